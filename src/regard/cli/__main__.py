@@ -1,0 +1,6 @@
+"""`python -m regard.cli`, the same as `regard`."""
+
+from regard.cli import run
+
+if __name__ == "__main__":
+    run()
