@@ -1,7 +1,7 @@
 """Timing two callables against each other, fairly enough for a shared machine.
 
-Absolute times drift with whatever else runs; a ratio of two calls made one after the other drifts far less. So the
-two are called in turn, A B A B …, and the ratio is taken within each round.
+Absolute times drift with whatever else runs; a ratio of two calls made one after the other drifts far less.
+So the two are called in turn, A B A B …, and the ratio is taken within each round.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 __all__ = ["Comparison", "cores", "interleaved"]
 
@@ -43,6 +47,11 @@ class Comparison:
             f"{self.threads} threads on {self.cores} cores)"
         )
 
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text(str(self))
+
     def to_dict(self) -> dict[str, object]:
         """The same facts for JSON."""
         return asdict(self)
@@ -56,14 +65,16 @@ def interleaved(
     warmup: int = 2,
     names: tuple[str, str] = ("regard", "peer"),
 ) -> Comparison:
-    """Call `ours` and `peer` in turn, `warmup` + `rounds` times; the median ratio and its range, without the warm-up.
+    """Call `ours` and `peer` in turn, `warmup` + `rounds` times; the rounds' median ratio and its range.
 
     >>> same = interleaved(lambda: sum(range(999)), lambda: sum(range(999)), rounds=5)
     >>> same.low <= same.ratio <= same.high and same.rounds == 5
     True
     """
     if rounds < 1 or warmup < 0:
-        raise ValueError(f"rounds is {rounds} and warmup {warmup}; rounds must be at least 1, warmup at least 0")
+        raise ValueError(
+            f"rounds is {rounds} and warmup {warmup}; rounds must be at least 1, warmup at least 0"
+        )
     pairs = [(_seconds(ours), _seconds(peer)) for _ in range(warmup + rounds)][warmup:]
     ratios = [a / b for a, b in pairs]
     return Comparison(

@@ -1,4 +1,4 @@
-"""The command line. `run` is what the `regard` script calls; everything else lies in the modules beside it."""
+"""The command line. `run` is what the `regard` script calls; all else lies in the modules beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def run() -> None:
     try:
         from regard.cli.main import app
     except ModuleNotFoundError as error:
-        if error.name not in {"typer", "rich"}:
+        if error.name != "typer":
             raise
         print('regard: error: the command line needs its extra: pip install "regard[cli]"', file=sys.stderr)
         raise SystemExit(2) from None

@@ -1,17 +1,17 @@
 """`regard bench`: run the project's benchmarks and print how regard compares with a peer.
 
-A benchmark is one Python file in `benchmarks/` (a folder of the repository, not of the installed package). Its
-file name is its name on the command line; `timing.py` and names that start with `_` are helpers, not benchmarks.
-It holds two things:
+A benchmark is one Python file in `benchmarks/` (a folder of the repository, not of the installed package).
+Its file name is its name on the command line; `timing.py` and names that start with `_` are helpers, not
+benchmarks. It holds two things:
 
     TITLE = "one line: what is compared with what"
 
     def run(console: rich.console.Console) -> dict[str, object]: ...
 
-`run` does the work once, prints to `console` a ratio with its spread beside the peer, measured in one run, and the
-threads and cores it ran on (the text of a `timing.Comparison` says all of that), and returns the same facts as a
-dict that JSON can hold (`Comparison.to_dict()`, and whatever else was measured, such as memory). Imports that are
-slow go inside `run`, so that `--list` stays quick. The folder is importable as the package `benchmarks`:
+`run` does the work once, prints to `console` a ratio with its spread beside the peer, measured in one run,
+and the threads and cores it ran on (the text of a `timing.Comparison` says all of that), and returns the same
+facts as a dict that JSON can hold (`Comparison.to_dict()`, and whatever else was measured, such as memory).
+Slow imports go inside `run`, so that `--list` stays quick. The folder is the package `benchmarks`:
 
     from benchmarks.timing import interleaved
 
@@ -25,7 +25,6 @@ A benchmark states no pass or fail: it reports, and the reader judges.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 import sys
@@ -44,10 +43,10 @@ HELPERS = ("timing",)
 
 
 def bench(
-    name: Annotated[str | None, typer.Argument(help="The benchmark to run; all of them when left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The benchmark to run; all when left out.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name the benchmarks and stop.")] = False,
     json_: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object to standard output, the report to standard error.")
+        bool, typer.Option("--json", help="One JSON object on standard output, the report on standard error.")
     ] = False,
     from_: Annotated[
         Path, typer.Option("--from", metavar="DIR", help="The folder that holds the benchmarks.")
@@ -86,19 +85,21 @@ def _find(folder: Path) -> list[str]:
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     names = [each for each in names if each not in HELPERS]
     if not names:
-        raise RegardError(f"{str(folder.resolve())!r} holds no benchmark; name another folder with --from DIR")
+        raise RegardError(
+            f"{str(folder.resolve())!r} holds no benchmark; name another folder with --from DIR"
+        )
     return names
 
 
 def _choose(known: list[str], name: str | None) -> list[str]:
     """All of `known`, or the one called `name`."""
-    from regard.errors import RegardError
+    from regard.errors import unknown_name
 
-    if name is None or name in known:
-        return known if name is None else [name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise RegardError(f"there is no benchmark {name!r}; {hint}known: {', '.join(known)}")
+    if name is None:
+        return known
+    if name not in known:
+        raise unknown_name("benchmark", name, known)
+    return [name]
 
 
 def _load(folder: Path, name: str) -> types.ModuleType:
@@ -127,6 +128,8 @@ def _runner(module: types.ModuleType) -> Callable[[object], dict[str, object]]:
 
     run = getattr(module, "run", None)
     if not callable(run):
-        raise RegardError(f"benchmark {module.__file__}: it needs a function run(console) that returns a dict")
+        raise RegardError(
+            f"benchmark {module.__file__}: it needs a function run(console) that returns a dict"
+        )
     found: Callable[[object], dict[str, object]] = run
     return found

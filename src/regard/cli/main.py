@@ -26,7 +26,7 @@ BAD_INPUT, A_BUG, INTERRUPTED = 2, 1, 130
 
 
 class Application(TyperGroup):
-    """The command group. An error becomes one line on standard error; `--debug`, anywhere, adds the traceback."""
+    """The commands. An error becomes one line on standard error; `--debug`, anywhere, adds the traceback."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Any:
         """Parse, run and exit: 0 done, 2 bad input, 1 a fault in regard or a closed pipe, 130 interrupted."""
@@ -96,7 +96,7 @@ def _describe(error: Exception) -> tuple[str, int]:
 
 
 def _abandon_output() -> None:
-    """Standard output has no reader any more: keep the interpreter from complaining when it flushes at exit."""
+    """Standard output has lost its reader: keep the interpreter from complaining when it flushes at exit."""
     import os
 
     nowhere = os.open(os.devnull, os.O_WRONLY)
