@@ -1,0 +1,68 @@
+"""What every test gets: a seed of its own, torch left as it was found, and a way to the corpora."""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class TorchRandom:
+    """torch's generator as Hypothesis wants it, so that a failing example fails again."""
+
+    seed = staticmethod(torch.manual_seed)
+    getstate = staticmethod(torch.get_rng_state)
+    setstate = staticmethod(torch.set_rng_state)
+
+
+TORCH_RANDOM = TorchRandom()  # Hypothesis keeps a weak reference
+hypothesis.register_random(TORCH_RANDOM)
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(autouse=True)
+def _same_every_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Seed by the test's name, so a test alone sees what it sees among others; restore torch's settings."""
+    seed = zlib.crc32(request.node.nodeid.encode())
+    random.seed(seed)
+    torch.manual_seed(seed)
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    deterministic, grad = torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled()
+    yield
+    torch.set_default_dtype(dtype)
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic)
+    torch.set_grad_enabled(grad)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of corpora: `REGARD_DATA`, or `../shared/data` beside the checkout. It may not be there."""
+    named = os.environ.get("REGARD_DATA")
+    return Path(named) if named else ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def corpus(data_dir: Path) -> Callable[[str], Path]:
+    """`corpus("tatoeba-en-fr")` is that corpus' folder. Missing, the test is skipped; in CI it fails."""
+
+    def find(name: str) -> Path:
+        folder = data_dir / name
+        if not folder.is_dir():
+            message = f"corpus {name!r} is not in {data_dir}; REGARD_DATA names the folder of corpora"
+            if os.environ.get("CI"):
+                pytest.fail(message, pytrace=False)
+            pytest.skip(message)
+        return folder
+
+    return find

@@ -1,0 +1,57 @@
+"""`import regard` is cheap, and shows its public names and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+HEAVY = ["matplotlib", "numba", "sentencepiece", "transformers", "triton"]
+
+PROBE = f"""
+import json, sys, time
+import torch
+before = set(sys.modules)
+start = time.perf_counter()
+import regard
+for name in regard.__all__:
+    getattr(regard, name)
+seconds = time.perf_counter() - start
+loaded = set(sys.modules) - before
+visible = [name for name in dir(regard) if not name.startswith("_")]
+kind = type(sys)
+print(json.dumps({{
+    "seconds": seconds,
+    "heavy": [name for name in {HEAVY!r} if name in loaded],
+    "all": list(regard.__all__),
+    "objects": [name for name in visible if not isinstance(getattr(regard, name), kind)],
+    "modules": {{name: getattr(regard, name).__name__
+                for name in visible if isinstance(getattr(regard, name), kind)}},
+}}))
+"""
+
+
+def probe() -> dict[str, Any]:
+    """What a fresh interpreter sees that imports torch, then regard, and touches every public name."""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def test_import_loads_nothing_heavy() -> None:
+    assert probe()["heavy"] == []
+
+
+def test_import_adds_under_a_tenth_of_a_second_to_torch() -> None:
+    assert min(probe()["seconds"] for _ in range(3)) < 0.1
+
+
+def test_all_is_sorted_and_is_what_is_visible() -> None:
+    seen = probe()
+    assert seen["all"] == sorted(set(seen["all"]))
+    # A submodule becomes an attribute when it's imported; anything else that shows has been made public.
+    foreign = {name for name, module in seen["modules"].items() if module != f"regard.{name}"}
+    assert foreign == set()
+    public = {name for name in seen["all"] if not name.startswith("_")}
+    assert set(seen["objects"]) == public - set(seen["modules"])
