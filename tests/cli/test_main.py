@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from regard import __version__
 from regard.cli import main
 from regard.errors import RegardError
 
@@ -21,9 +23,7 @@ HEAVY = ["matplotlib", "numba", "numpy", "sacrebleu", "sentencepiece", "torch", 
 
 def regard(*args: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in an interpreter of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "regard.cli", *args], capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([sys.executable, "-m", "regard.cli", *args], capture_output=True, text=True, timeout=60)
 
 
 def app_that(raises: BaseException) -> typer.Typer:
@@ -57,10 +57,9 @@ def test_every_command_has_help() -> None:
         assert f"regard {name}" in done.output
 
 
-def test_version() -> None:
-    from importlib.metadata import version
-
-    assert regard("--version").stdout == f"regard {version('regard')}\n"
+def test_version_is_one_everywhere() -> None:
+    assert regard("--version").stdout == f"regard {__version__}\n"
+    assert metadata.version("regard") == __version__
 
 
 @pytest.mark.parametrize("args", [["--help"], ["inspect", "--help"], ["inpsect"]], ids=" ".join)
@@ -132,9 +131,7 @@ def test_debug_after_a_double_dash_is_an_argument() -> None:
     ],
     ids=["missing", "directory", "exists"],
 )
-def test_trouble_with_files_names_the_file(
-    attempt: Callable[[Path], object], line: str, tmp_path: Path
-) -> None:
+def test_trouble_with_files_names_the_file(attempt: Callable[[Path], object], line: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"\[Errno") as caught:
         attempt(tmp_path)
     done = CliRunner().invoke(app_that(caught.value), ["fall"])
@@ -159,6 +156,7 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
         write = f"for _ in range({10**5 if many else 1}): print('x' * 80)"
         script = f"""
 import typer
+from regard import __version__
 from regard.cli import main
 app = typer.Typer(cls=main.Application)
 @app.callback()
