@@ -1,0 +1,203 @@
+"""What a model directory holds, and how it is written so that nothing is ever lost.
+
+::
+
+    config.json         sizes of the model
+    model.safetensors   the weights that did best on the dev text
+    source.model        vocabularies (SentencePiece)
+    target.model
+    run.json            the arguments of the training and a fingerprint of its text
+    state.pt            what a killed run needs to go on: weights, optimiser, random state, position, history
+
+The first four are enough to translate. Every file is written beside its place, flushed to the disk and renamed over
+the old one, so that at any moment each name is either the old file or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.translate.model import Config, Model
+from regard.translate.vocabulary import Vocabulary
+
+__all__ = [
+    "export",
+    "load_model",
+    "load_state",
+    "read_json",
+    "save_model",
+    "save_state",
+    "write",
+    "write_json",
+]
+
+
+def write(path: Path, data: bytes) -> None:
+    """Puts ``data`` at ``path``, all of it or nothing: written beside, flushed to the disk, renamed.
+
+    Raises:
+        RegardError: the disk is full or the place cannot be written; what stood at ``path`` still stands.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise RegardError(
+            f"out: cannot write {path}: {error.strerror}; the file of before is untouched: make room and run again"
+        ) from error
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes ``value`` as :func:`write` does."""
+    write(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        RegardError: no such file, or it holds something else.
+    """
+    try:
+        value = json.loads(_read(path))
+    except ValueError as error:
+        raise RegardError(
+            f"model: {path} is not JSON ({error}); take the file from a whole model directory"
+        ) from error
+    if not isinstance(value, dict):
+        raise RegardError(f"model: {path} holds no JSON object; take the file from a whole model directory")
+    return value
+
+
+def save_model(directory: Path, weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> None:
+    """Writes ``model.safetensors``."""
+    from safetensors.torch import save
+
+    write(
+        directory / "model.safetensors",
+        save({name: tensor.detach().to(dtype).contiguous() for name, tensor in weights.items()}),
+    )
+
+
+def save_vocabularies(directory: Path, source: Vocabulary, target: Vocabulary) -> None:
+    """Writes ``source.model`` and ``target.model``."""
+    write(directory / "source.model", source.model)
+    write(directory / "target.model", target.model)
+
+
+def save_config(directory: Path, config: Config) -> None:
+    """Writes ``config.json``."""
+    write_json(directory / "config.json", asdict(config))
+
+
+def load_model(directory: Path) -> tuple[Model, Vocabulary, Vocabulary]:
+    """The model of a directory in float32, ready to translate, and its two vocabularies.
+
+    Raises:
+        RegardError: no such directory, a file is missing, or the files do not belong together.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    if not directory.is_dir():
+        raise RegardError(f"model: {directory} is no directory; give one that regard train --out wrote")
+    found = read_json(directory / "config.json")
+    known = {field.name for field in fields(Config)}
+    if not {"source_vocabulary", "target_vocabulary"} <= set(found) or not set(found) <= known:
+        raise RegardError(
+            f"model: {directory / 'config.json'} has {', '.join(sorted(found))}; wanted {', '.join(sorted(known))}"
+        )
+    config = Config(**found)
+    source, target = (Vocabulary(_read(directory / name)) for name in ("source.model", "target.model"))
+    for name, vocabulary, size in (
+        ("source.model", source, config.source_vocabulary),
+        ("target.model", target, config.target_vocabulary),
+    ):
+        if len(vocabulary) != size:
+            raise RegardError(
+                f"model: {directory / name} has {len(vocabulary)} pieces, config.json wants {size}; "
+                "take all files from one training"
+            )
+    raw = _read(directory / "model.safetensors")
+    try:
+        weights = load(raw)
+    except SafetensorError as error:
+        raise RegardError(
+            f"model: {directory / 'model.safetensors'} is damaged ({error}); copy it again or train again"
+        ) from error
+    model = Model(config)
+    wanted = model.state_dict()
+    wrong = [n for n in wanted if n not in weights or weights[n].shape != wanted[n].shape]
+    if wrong or set(weights) != set(wanted):
+        name = (wrong or sorted(set(weights) - set(wanted)))[0]
+        shape = tuple(weights[name].shape) if name in weights else "nothing"
+        want = tuple(wanted[name].shape) if name in wanted else "nothing"
+        raise RegardError(
+            f"model: {directory / 'model.safetensors'} has {shape} for {name}, config.json wants {want}; "
+            "take all files from one training"
+        )
+    model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+    return model.eval(), source, target
+
+
+def export(directory: Path, out: Path) -> None:
+    """Copies what translating needs to ``out``, the weights in float16: half the bytes, the same translations."""
+    model, source, target = load_model(directory)
+    out.mkdir(parents=True, exist_ok=True)
+    save_config(out, model.config)
+    save_vocabularies(out, source, target)
+    save_model(out, model.state_dict(), torch.float16)
+
+
+def save_state(directory: Path, state: Mapping[str, Any]) -> None:
+    """Writes ``state.pt``: tensors, numbers and strings in dictionaries and lists, nothing that is code."""
+    out = BytesIO()
+    torch.save(dict(state), out)
+    write(directory / "state.pt", out.getvalue())
+
+
+def load_state(directory: Path) -> dict[str, Any] | None:
+    """What :func:`save_state` wrote, or None where a run stopped before its first save."""
+    path = directory / "state.pt"
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(BytesIO(_read(path)), weights_only=True)
+    except RegardError:
+        raise
+    except Exception as error:
+        raise RegardError(
+            f"out: {path} cannot be read ({type(error).__name__}); give another --out, or remove {path.parent} to begin again"
+        ) from error
+    return state
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise RegardError(
+            f"model: {path.parent} lacks {path.name}; copy it from where the model was trained, or give a whole directory"
+        ) from error
+    except OSError as error:
+        raise RegardError(f"model: cannot read {path}: {error.strerror}") from error

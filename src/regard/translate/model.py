@@ -1,0 +1,219 @@
+"""The encoder-decoder that learnt to align (Bahdanau, Cho & Bengio 2014, arXiv:1409.0473, appendix A)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.errors import RegardError
+from regard.mask import padding
+from regard.operator import attend, weights
+from regard.score import Additive
+from regard.translate.vocabulary import PAD
+
+__all__ = ["Config", "Memory", "Model"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes. The article's: embedding m = 620, hidden n = 1000, alignment 1000, readout l = 500."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    embedding: int = 256
+    hidden: int = 320
+    alignment: int = 256
+    readout: int = 256
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("source_vocabulary", "target_vocabulary", "embedding", "hidden", "alignment", "readout"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise RegardError(f"{name}: found {value!r}, wanted a whole number of at least 1")
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"dropout: found {self.dropout}, wanted a number in [0, 1)")
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers a model of these sizes learns."""
+        m, n, a, o = self.embedding, self.hidden, self.alignment, self.readout
+        embeddings = m * (self.source_vocabulary + self.target_vocabulary)
+        encoder = 2 * (3 * n * (m + n) + 6 * n)
+        start = n * n
+        align = a * (n + 2 * n) + a
+        cell = 3 * n * (m + 2 * n + n) + 6 * n
+        read_out = 2 * o * (n + m + 2 * n) + 2 * o + self.target_vocabulary * o
+        return embeddings + encoder + start + align + cell + read_out
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A read source sentence: ``states`` h (B, 1, S, 2n), ``keys`` U h (B, 1, S, A), ``lengths`` (B,)."""
+
+    states: Tensor
+    keys: Tensor
+    lengths: Tensor
+
+
+class Model(nn.Module):
+    """p(y_i | y_<i, x) ∝ exp(W_o t_i), with t_i read out of what a soft look at the source found.
+
+    ::
+
+        h_j  = [GRU forward; GRU backward] over E_x x                       (B, S, 2n)
+        s_0  = tanh(W_s · backward h_1)                                     (B, n)
+        c_i  = attend(s_{i-1}, h, h)   scored by vᵀ tanh(W_a s_{i-1} + U_a h_j)
+        s_i  = GRU cell([E_y y_{i-1}; c_i], s_{i-1})
+        t~_i = U_o s_{i-1} + V_o E_y y_{i-1} + C_o c_i + b                  (B, 2l)
+        t_i  = max over pairs of t~_i (maxout)                              (B, l)
+
+    The state *before* the step asks, and the same state is read out. The keys ``U_a h`` are projected once a
+    sentence, the values are the raw states. v = 0 at the start, so an untrained model looks everywhere alike.
+    In training everything that does not wait for the state (the input products of the cell, the readout, the
+    vocabulary) is one product outside the loop over the target.
+
+    The one departure: the recurrent units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after the
+    recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
+    article's z lets the new one in. They are as expressive, and the packed ``nn.GRU`` is what runs fast.
+
+    Dropout (none in the article) falls on both embeddings, on h and on t, one mask for a whole sentence
+    (Gal & Ghahramani 2016). Recurrent matrices start orthogonal; the
+    others by Glorot's rule, not the article's N(0, 0.01²), which was tuned for Adadelta.
+
+    A source is never empty: it holds at least its end mark.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        m, n, o = config.embedding, config.hidden, config.readout
+        self.source_embedding = nn.Embedding(config.source_vocabulary, m, padding_idx=PAD)
+        self.target_embedding = nn.Embedding(config.target_vocabulary, m, padding_idx=PAD)
+        self.encoder = nn.GRU(m, n, batch_first=True, bidirectional=True)
+        self.first = nn.Linear(n, n, bias=False)  # W_s
+        self.score = Additive(n, 2 * n, config.alignment)  # W_a, U_a, v
+        self.cell_previous = nn.Linear(
+            m, 3 * n
+        )  # the columns of nn.GRUCell's weight_ih that meet E_y y_{i-1}
+        self.cell_context = nn.Linear(2 * n, 3 * n, bias=False)  # those that meet c_i
+        self.cell_state = nn.Linear(n, 3 * n)  # its weight_hh
+        self.readout_state = nn.Linear(n, 2 * o)  # U_o, and the readout's one bias
+        self.readout_previous = nn.Linear(m, 2 * o, bias=False)  # V_o
+        self.readout_context = nn.Linear(2 * n, 2 * o, bias=False)  # C_o
+        self.output = nn.Linear(o, config.target_vocabulary, bias=False)  # W_o
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        n = self.config.hidden
+        for name, parameter in self.named_parameters():
+            if name.startswith("score."):
+                continue  # as its own class starts it: small, and v = 0
+            if parameter.ndim == 1:
+                parameter.zero_()
+            elif "weight_hh" in name or name == "cell_state.weight":
+                for gate in range(3):
+                    nn.init.orthogonal_(parameter[gate * n : (gate + 1) * n])
+            elif "embedding" in name:
+                nn.init.normal_(parameter, std=self.config.embedding**-0.5)
+                parameter[PAD].zero_()
+            else:
+                nn.init.xavier_uniform_(parameter)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, Tensor]:
+        """Reads ``source`` (B, S) up to ``lengths`` (B,): its memory, and s_0 (B, 1, n). Padding is never read."""
+        embedded = self._drop(self.source_embedding(source))  # (B, S, m)
+        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        states, final = self.encoder(packed)
+        h, _ = pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])  # (B, S, 2n)
+        h = self._drop(h.contiguous()).unsqueeze(1)  # (B, 1, S, 2n)
+        first = torch.tanh(self.first(final[1])).float().unsqueeze(1)  # the backward direction ends at position 1
+        keys = self.score.keys(h)  # (B, 1, S, A)
+        return Memory(h.float(), keys.float(), lengths), first
+
+    def look(self, state: Tensor, memory: Memory) -> Tensor:
+        """c = Σ_j α_j h_j (B, L, 2n), asked by ``state`` (B, L, n)."""
+        with torch.autocast("cpu", enabled=False):  # in full precision: it is little work, and rounding blurs a look
+            q, mask = state.float().unsqueeze(1), padding(memory.lengths)
+            return attend(q, memory.keys, memory.states, score=self.score.keyed, mask=mask).squeeze(1)
+
+    def look_weights(self, state: Tensor, memory: Memory) -> Tensor:
+        """α (B, L, S), asked by ``state`` (B, L, n); exactly 0 on padding."""
+        with torch.autocast("cpu", enabled=False):
+            q, mask = state.float().unsqueeze(1), padding(memory.lengths)
+            return weights(q, memory.keys, score=self.score.keyed, mask=mask).squeeze(1)
+
+    def step(self, state: Tensor, previous: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """One target position for L hypotheses of each sentence.
+
+        Args:
+            state: s_{i-1} (B, L, n).
+            previous: y_{i-1} (B, L).
+
+        Returns:
+            Unnormalised log-probabilities of y_i (B, L, V), and s_i (B, L, n).
+        """
+        embedded = self._drop(self.target_embedding(previous))
+        context = self.look(state, memory)
+        logits = self.output(self._read_out(state, embedded, context))
+        return logits, self._advance(self.cell_previous(embedded), context, state)
+
+    def forward(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """Unnormalised log-probabilities (B, T, V) of a target whose right-shifted pieces are ``previous`` (B, T)."""
+        return self.vocabulary(self.hidden(source, lengths, previous))
+
+    def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """t (B, T, l) of a given target: :meth:`forward` before its last product, so that padding can skip it."""
+        memory, state = self.encode(source, lengths)
+        embedded = self._drop(self.target_embedding(previous))  # (B, T, m)
+        projected = self.cell_previous(embedded).unbind(1)  # T × (B, 3n)
+        states, contexts = [], []
+        for i in range(previous.shape[1]):
+            context = self.look(state, memory)
+            states.append(state)
+            contexts.append(context)
+            state = self._advance(projected[i].unsqueeze(1), context, state)
+        return self._read_out(torch.cat(states, 1), embedded, torch.cat(contexts, 1))
+
+    def vocabulary(self, hidden: Tensor) -> Tensor:
+        """W_o t: (..., l) to (..., V)."""
+        scores: Tensor = self.output(hidden)
+        return scores
+
+    def align(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """α (B, T, S): where the decoder looks before each piece of a given target, right-shifted as ``previous``."""
+        memory, state = self.encode(source, lengths)
+        projected = self.cell_previous(self.target_embedding(previous)).unbind(1)
+        found = []
+        for i in range(previous.shape[1]):
+            found.append(self.look_weights(state, memory))
+            state = self._advance(projected[i].unsqueeze(1), self.look(state, memory), state)
+        return torch.cat(found, 1)
+
+    def _advance(self, projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
+        """s_i = z s_{i-1} + (1 - z) tanh(x + r ∘ (U s_{i-1} + b)): nn.GRUCell with part of its input done.
+
+        ``projected`` (B, L, 3n) is ``cell_previous`` of E_y y_{i-1}; the gates stand in PyTorch's order r, z, new.
+        """
+        x_reset, x_keep, x_new = (projected + self.cell_context(context)).chunk(3, -1)
+        u_reset, u_keep, u_new = self.cell_state(state).chunk(3, -1)
+        candidate = torch.tanh(torch.addcmul(x_new, torch.sigmoid(x_reset + u_reset), u_new))
+        keep = torch.sigmoid(x_keep + u_keep).to(state.dtype)  # the state itself is kept in full precision
+        return torch.lerp(candidate.to(state.dtype), state, keep)
+
+    def _read_out(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
+        t = self.readout_state(state) + self.readout_previous(embedded) + self.readout_context(context)
+        pairs = t.unflatten(-1, (self.config.readout, 2))  # (..., l, 2)
+        out: Tensor = self._drop(torch.maximum(*pairs.unbind(-1)))
+        return out
+
+    def _drop(self, x: Tensor) -> Tensor:
+        """In training, sets features of ``x`` (B, ·, F) to 0, the same ones all along a sentence."""
+        if not self.training or self.config.dropout == 0.0:
+            return x
+        keep = torch.empty(x.shape[0], 1, x.shape[-1], dtype=x.dtype).bernoulli_(1.0 - self.config.dropout)
+        return x * keep.div_(1.0 - self.config.dropout)
