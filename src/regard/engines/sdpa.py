@@ -1,0 +1,84 @@
+"""The sdpa engine: what lowers to PyTorch's fused kernel runs there, telemetry included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.engines.fused import Lowered, fused, one_width
+from regard.engines.memory import without_hidden
+from regard.engines.statistics import statistics
+from regard.normalize import Softmax
+from regard.plan import Composition, Wanted
+from regard.reading import Reading
+
+
+class Sdpa:
+    """Dot-product scores × softmax × boolean masks by ``scaled_dot_product_attention``. O(L + S) memory."""
+
+    name = "sdpa"
+
+    def refuses(self, c: Composition) -> str:
+        if c.score.no_dot_form:
+            return f"score {type(c.score).__name__}: {c.score.no_dot_form}"
+        if type(c.normalize) is not Softmax:
+            return f"normalize {type(c.normalize).__name__}: only softmax is fused"
+        if c.normalize.sink is not None:
+            return "normalize Softmax(sink=…): the fused kernel has no sink"
+        if 0 in c.grid.shape:
+            return f"(B, H, L, S) = {c.grid.shape} holds nothing to read"
+        return ""
+
+    def scratch_bytes(self, c: Composition) -> int:
+        B, H, L, S = c.grid.shape
+        if c.dropout:  # the kernel itself falls back to dense weights
+            return 2 * B * H * L * S * c.q.element_size()
+        return 0 if c.mask is None else _mask_bytes(c)
+
+    def attend(self, c: Composition) -> Tensor:
+        low, v, _ = _lowered(c)
+        q, k, padded = one_width(low.q, low.k, v)
+        out = F.scaled_dot_product_attention(
+            q,
+            k,
+            padded,
+            attn_mask=low.mask,
+            dropout_p=c.dropout,
+            is_causal=low.is_causal,
+            scale=low.scale,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+        return out[..., : v.shape[-1]].to(c.q.dtype)
+
+    def read(self, c: Composition, wanted: Wanted) -> Reading:
+        low, v, row = _lowered(c)
+        output, lse = fused(low, v)
+        if c.dropout:
+            output = self.attend(c)
+        seen = low.seen(c.grid)
+        reading = Reading(
+            output=output.to(c.q.dtype),
+            lse=lse if row is None else lse + row.squeeze(-1),
+            seen=seen,
+            engine=self.name,
+        )
+        return replace(reading, **statistics(c, low, lse, row, seen, wanted))
+
+
+def _lowered(c: Composition) -> tuple[Lowered, Tensor, Tensor | None]:
+    """The composition as a fused call: dot form, flags, values, and what a row's scores lost on the way."""
+    is_causal, allowed = (False, None) if c.mask is None else c.mask.sdpa_flags(c.grid)
+    k, v = without_hidden(c.k, c.v, allowed)
+    dot = c.score.as_dot(c.score.queries(c.q, c.grid), c.score.keys(k, c.grid))
+    assert isinstance(c.normalize, Softmax)
+    scale = dot.scale / c.normalize.temperature
+    row = None if dot.row is None else dot.row / c.normalize.temperature
+    return Lowered(dot.q, dot.k, scale, is_causal, allowed), v, row
+
+
+def _mask_bytes(c: Composition) -> int:
+    assert c.mask is not None
+    allowed = c.mask.sdpa_flags(c.grid)[1]
+    return 0 if allowed is None else allowed.numel() * (1 + c.q.element_size())

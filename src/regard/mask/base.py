@@ -1,0 +1,169 @@
+"""What a mask is: a predicate over (b, h, i, j), True where query i may look at key j, closed under & | ~."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.grid import Grid
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+EMPTY, FULL, PARTIAL = 0, 1, 2
+
+
+class Mask(ABC):
+    """True = may look, everywhere. ``print(mask)`` draws the matrix it allows.
+
+    A mask can become a boolean tensor (:meth:`tensor`), the flags of PyTorch's fused kernel (:meth:`sdpa_flags`), a
+    FlexAttention ``BlockMask`` (:meth:`block_mask`), a Hugging Face mask function (:meth:`huggingface_function`),
+    and a map
+    of which tiles are empty, full or partial (:meth:`block_map`).
+    """
+
+    @abstractmethod
+    def allows(self, grid: Grid) -> Tensor:
+        """Booleans over ``grid``, broadcastable to (B, H, L, S)."""
+
+    def __and__(self, other: Mask) -> Mask:
+        return And(self, _mask(other, "&"))
+
+    def __or__(self, other: Mask) -> Mask:
+        return Or(self, _mask(other, "|"))
+
+    def __invert__(self) -> Mask:
+        return Not(self)
+
+    @property
+    def natural_size(self) -> tuple[int, int, int, int]:
+        """(B, H, L, S) at which the mask is drawn when nobody says; 0 for an axis it does not know."""
+        return 0, 0, 0, 0
+
+    def tensor(self, B: int, H: int, L: int, S: int, device: torch.device | str | None = None) -> Tensor:
+        """The mask as booleans (B, H, L, S), with 1 for an axis it does not depend on."""
+        return self.allows(Grid.of(B, H, L, S, device))
+
+    def sdpa_flags(self, grid: Grid) -> tuple[bool, Tensor | None]:
+        """(is_causal, attn_mask) for ``scaled_dot_product_attention``; never both: it would apply both."""
+        return False, self.allows(grid)
+
+    def block_map(self, B: int, H: int, L: int, S: int, size: int = 128) -> Tensor:
+        """Which (size × size) tiles are empty (0), full (1) or partial (2): int8 (B, H, ⌈L/size⌉, ⌈S/size⌉).
+
+        Axes the mask does not depend on are 1. Derived from the predicate band by band, never declared.
+        """
+        grid, bands = Grid.of(B, H, L, S), []
+        for start in range(0, L, size):
+            band = self.allows(grid.rows(start, min(start + size, L)))
+            band = band.expand(*band.shape[:3], S)
+            some, every = band.any(2), band.all(2)  # (B, H, S)
+            tiles = list(zip(some.split(size, -1), every.split(size, -1), strict=True))
+            kinds = [torch.where(e.all(-1), FULL, torch.where(s.any(-1), PARTIAL, EMPTY)) for s, e in tiles]
+            bands.append(torch.stack(kinds, -1))
+        return torch.stack(bands, -2).to(torch.int8)
+
+    def block_mask(
+        self, B: int, H: int, L: int, S: int, device: torch.device | str = "cpu", size: int = 128
+    ) -> BlockMask:
+        """The mask for ``torch.nn.attention.flex_attention``."""
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return self.allows(Grid(b, h, i, j, L, S))
+
+        return create_block_mask(mask_mod, B, H, L, S, device=str(device), BLOCK_SIZE=size)
+
+    def huggingface_function(self) -> Any:
+        """The mask as a Hugging Face mask function (batch_idx, head_idx, q_idx, kv_idx) → may look.
+
+        There q_idx already counts from the first key, so L and S never differ and no anchor is asked for.
+        """
+
+        def mask_function(batch_idx: Any, head_idx: Any, q_idx: Any, kv_idx: Any) -> Tensor:
+            b, h, i, j = (torch.as_tensor(x) for x in (batch_idx, head_idx, q_idx, kv_idx))
+            return self.allows(Grid(b, h, i, j, 0, 0))
+
+        return mask_function
+
+    def draw(self, L: int | None = None, S: int | None = None, b: int = 0, h: int = 0) -> str:
+        """The matrix of one batch row and head as text: ■ may look, · may not; queries down, keys across."""
+        B, H, own_L, own_S = self.natural_size
+        L = L or own_L or own_S or 8
+        S = S or own_S or L
+        B, H = max(B, b + 1), max(H, h + 1)
+        seen = self.allows(Grid.of(B, H, L, S)).expand(B, H, L, S)[b, h]
+        return "\n".join(" ".join("■" if cell else "·" for cell in row) for row in seen.tolist())
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.draw()}"
+
+
+@dataclass(frozen=True, repr=False)
+class And(Mask):
+    """Both masks allow it."""
+
+    left: Mask
+    right: Mask
+
+    def allows(self, grid: Grid) -> Tensor:
+        return self.left.allows(grid) & self.right.allows(grid)
+
+    @property
+    def natural_size(self) -> tuple[int, int, int, int]:
+        return _larger(self.left, self.right)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} & {self.right!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Or(Mask):
+    """At least one mask allows it."""
+
+    left: Mask
+    right: Mask
+
+    def allows(self, grid: Grid) -> Tensor:
+        return self.left.allows(grid) | self.right.allows(grid)
+
+    @property
+    def natural_size(self) -> tuple[int, int, int, int]:
+        return _larger(self.left, self.right)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} | {self.right!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Not(Mask):
+    """The mask does not allow it."""
+
+    inner: Mask
+
+    def allows(self, grid: Grid) -> Tensor:
+        return ~self.inner.allows(grid)
+
+    @property
+    def natural_size(self) -> tuple[int, int, int, int]:
+        return self.inner.natural_size
+
+    def __repr__(self) -> str:
+        return f"~{self.inner!r}"
+
+
+def _larger(left: Mask, right: Mask) -> tuple[int, int, int, int]:
+    B, H, L, S = (max(pair) for pair in zip(left.natural_size, right.natural_size, strict=True))
+    return B, H, L, S
+
+
+def _mask(other: object, operator: str) -> Mask:
+    if isinstance(other, Mask):
+        return other
+    hint = "; wrap a boolean tensor in regard.mask.dense(tensor)" if isinstance(other, Tensor) else ""
+    raise RegardError(f"mask {operator} {type(other).__name__}: wanted a mask on both sides{hint}")
