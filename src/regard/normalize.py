@@ -114,8 +114,9 @@ class Entmax(Normalizer):
         if isinstance(alpha, Tensor):
             alpha = alpha.to(s.dtype)
             alpha = alpha.view(-1, 1, 1) if alpha.dim() else alpha
-        # Nothing further than 1 below the top (in units of (α−1)s) has any weight, so −inf may stand there as well.
-        x = ((alpha - 1) * (s - _top(s))).clamp(min=-1.0)
+        # Nothing further than 1 below the top (in units of (α−1)s) has any weight, so what is hidden may stand there.
+        below = torch.where(visible, s - _top(s), 0.0)
+        x = ((alpha - 1) * below).masked_fill(~visible, -1.0).clamp(min=-1.0)
         power = 1 / (alpha - 1)
         with torch.no_grad():
             if not isinstance(alpha, Tensor) and alpha in (1.5, 2.0):

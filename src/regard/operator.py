@@ -184,8 +184,9 @@ def _composition(
             "the right, "
             "so (B, L, D) is read as (H, L, D): add the head axis with unsqueeze(1)"
         )
-    _report_non_finite(q, k)
-    return Composition(q, k, v, score, normalize, mask, Grid.of(B, H, L, S, q.device), dropout), lead
+    c = Composition(q, k, v, score, normalize, mask, Grid.of(B, H, L, S, q.device), dropout)
+    _report_non_finite(c)
+    return c, lead
 
 
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -224,18 +225,23 @@ def _four_axes(name: str, x: Tensor, batch: tuple[int, ...]) -> Tensor:
     return x.expand(*batch, *x.shape[-3:]).reshape(math.prod(batch), *x.shape[-3:])
 
 
-def _report_non_finite(q: Tensor, k: Tensor) -> None:
-    """Warns, once a place in the code, of NaN or inf in q or k. On CPU only: an accelerator would wait."""
-    if torch.compiler.is_compiling() or q.device.type != "cpu":
+def _report_non_finite(c: Composition) -> None:
+    """Warns, once a place in the code, of NaN or inf in what is read of q and k. An accelerator would wait: CPU only."""
+    if torch.compiler.is_compiling() or c.q.device.type != "cpu" or (is_finite(c.q) and is_finite(c.k)):
         return
-    for name, x in (("q", q), ("k", k)):
-        if x.numel() and not is_finite(x):
-            nan, inf = int(x.isnan().sum()), int(x.isinf().sum())
+    allowed = torch.ones(1, 1, 1, 1, dtype=torch.bool) if c.mask is None else c.mask.allows(c.grid)
+    for name, x, read in (("q", c.q, allowed.any(-1)), ("k", c.k, allowed.any(-2))):
+        if read.shape[1] not in (1, x.shape[1]):
+            read = read.unflatten(1, (x.shape[1], -1)).any(2)  # query heads that share a key head
+        strange = ~x.isfinite() & read.unsqueeze(-1)
+        if strange.any():
+            nan = int((x.isnan() & strange).sum())
             warnings.warn(
-                f"{name} {tuple(x.shape)} holds {nan} NaN and {inf} ±inf of {x.numel()} numbers; what attends to "
-                "them is not a "
-                "number either. Look at what made them (a fully masked row, an overflow in half precision), or mask "
-                "those slots",
+                f"{name} {tuple(x.shape)} holds {nan} NaN and {int(strange.sum()) - nan} ±inf among what may be "
+                "read; what "
+                "attends to them is not a number either. Look at what made them (a fully masked row, an overflow in "
+                "half "
+                "precision), or mask those slots",
                 RegardWarning,
                 stacklevel=4,
             )

@@ -158,6 +158,7 @@ class Euclidean(Score):
         return -(q.unsqueeze(-2) - k.unsqueeze(-3)).square().sum(-1)
 
     def as_dot(self, q: Tensor, k: Tensor) -> DotForm:
+        q, k = _wide(q), _wide(k)  # ‖k‖² is out of reach of half precision
         # Distances do not move when both sides do, and the terms below cancel best near the origin. The median is a
         # place among the keys that a few masked slots full of rubbish cannot move.
         middle = k.detach().nanmedian(-2, keepdim=True).values
@@ -398,9 +399,14 @@ NAMES: dict[str, Score] = {
 
 def _unit(x: Tensor) -> Tensor:
     """x / ‖x‖, and 0 with zero gradient for a zero vector (an epsilon would bend every other vector)."""
-    square = x.square().sum(-1, keepdim=True)
+    wide = _wide(x)  # the square of a half-precision vector easily overflows
+    square = wide.square().sum(-1, keepdim=True)
     zero = square == 0
-    return x * torch.where(zero, 1.0, square).rsqrt() * ~zero
+    return (wide * torch.where(zero, 1.0, square).rsqrt() * ~zero).to(x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _grid_of(s: Tensor) -> Grid:

@@ -70,12 +70,13 @@ class Sdpa:
 def _lowered(c: Composition) -> tuple[Lowered, Tensor, Tensor | None]:
     """The composition as a fused call: dot form, flags, values, and what a row's scores lost on the way."""
     is_causal, allowed = (False, None) if c.mask is None else c.mask.sdpa_flags(c.grid)
-    k, v = without_hidden(c.k, c.v, allowed)
+    # The kernel's own flag, where keys outnumber queries, hides the keys past the last query from everyone.
+    k, v = without_hidden(c.k, c.v, c.grid.j < c.grid.L if is_causal and c.grid.S > c.grid.L else allowed)
     dot = c.score.as_dot(c.score.queries(c.q, c.grid), c.score.keys(k, c.grid))
     assert isinstance(c.normalize, Softmax)
     scale = dot.scale / c.normalize.temperature
     row = None if dot.row is None else dot.row / c.normalize.temperature
-    return Lowered(dot.q, dot.k, scale, is_causal, allowed), v, row
+    return Lowered(dot.q, dot.k, scale, is_causal, allowed), v.to(dot.q.dtype), row
 
 
 def _mask_bytes(c: Composition) -> int:

@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.engines.fused import Lowered, fused
 from regard.grid import Grid
 from regard.mask import Mask
+from regard.normalize import Softmax
 from regard.plan import Composition, Wanted
 
 _CHEAP = frozenset({"entropy", "bound", "distance"})
@@ -112,7 +113,8 @@ def _banded(
         n = torch.stack(counts).sum(0).clamp(min=1)
         mean = torch.stack(sums).sum(0) / n
         variance = torch.stack(squares).sum(0) / n - mean.square()
-        found["spread"] = variance.clamp(min=0).sqrt().to(level.dtype)
+        assert isinstance(c.normalize, Softmax)  # the only one that lowers; the spread is that of s, not of s/τ
+        found["spread"] = (c.normalize.temperature * variance.clamp(min=0).sqrt()).to(level.dtype)
     return found
 
 
