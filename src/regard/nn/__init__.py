@@ -1,1 +1,14 @@
-"""Layers with parameters."""
+"""Layers with parameters: thin holders of projections over the read.
+
+>>> import torch
+>>> from regard import mask, nn
+>>> layer = nn.MultiHead(width=12, heads=3, mask=mask.causal())
+>>> layer(torch.randn(2, 5, 12)).shape
+torch.Size([2, 5, 12])
+"""
+
+from regard.nn.attention import Attention
+from regard.nn.multihead import MultiHead
+from regard.nn.talking import TalkingHeads
+
+__all__ = ["Attention", "MultiHead", "TalkingHeads"]
