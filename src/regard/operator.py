@@ -226,7 +226,7 @@ def _four_axes(name: str, x: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 def _report_non_finite(c: Composition) -> None:
-    """Warns, once a place in the code, of NaN or inf in what is read of q and k. An accelerator would wait: CPU only."""
+    """Warns, once a place in the code, of NaN or inf in what is read of q and k; an accelerator would have to wait."""
     if torch.compiler.is_compiling() or c.q.device.type != "cpu" or (is_finite(c.q) and is_finite(c.k)):
         return
     allowed = torch.ones(1, 1, 1, 1, dtype=torch.bool) if c.mask is None else c.mask.allows(c.grid)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.engines.fused import Lowered, fused, one_width
+from regard.engines.fused import Lowered, one_width
 from regard.engines.memory import without_hidden
-from regard.engines.statistics import statistics
+from regard.engines.statistics import measure
 from regard.normalize import Softmax
 from regard.plan import Composition, Wanted
 from regard.reading import Reading
@@ -54,17 +52,9 @@ class Sdpa:
 
     def read(self, c: Composition, wanted: Wanted) -> Reading:
         low, v, row = _lowered(c)
-        output, lse = fused(low, v)
-        if c.dropout:
-            output = self.attend(c)
-        seen = low.seen(c.grid)
-        reading = Reading(
-            output=output.to(c.q.dtype),
-            lse=lse if row is None else lse + row.squeeze(-1),
-            seen=seen,
-            engine=self.name,
-        )
-        return replace(reading, **statistics(c, low, lse, row, seen, wanted))
+        found = measure(c, low, v, row, wanted)
+        output = self.attend(c) if c.dropout else found.pop("output").to(c.q.dtype)
+        return Reading(**(found | {"output": output}), seen=low.seen(c.grid), engine=self.name)
 
 
 def _lowered(c: Composition) -> tuple[Lowered, Tensor, Tensor | None]:

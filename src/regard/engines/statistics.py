@@ -2,7 +2,7 @@
 
 With Λ(β) the log-sum-exp at scale β: entropy is Λ − E[s], any linear functional of the weights is a column of
 values, the
-weight of one key is exp(s − Λ), and Σ w^m = exp(Λ(mβ) − mΛ(β)) bounds the largest weight.
+weight of a group is exp(Λ of the group − Λ), and Σ w^m = exp(Λ(mβ) − mΛ(β)) bounds the largest weight.
 """
 
 from __future__ import annotations
@@ -25,62 +25,82 @@ _ORDER = 32  # of the power mean that bounds the peak: within S^(1/32) of it
 _BAND = 64  # queries at a time where the scores themselves are needed
 
 
-def statistics(
-    c: Composition, low: Lowered, lse: Tensor, row: Tensor | None, seen: Tensor, wanted: Wanted
-) -> dict[str, Any]:
-    """The fields of a :class:`~regard.reading.Reading` that were asked for; ``lse`` is of ``low``, without ``row``."""
+def measure(c: Composition, low: Lowered, v: Tensor, row: Tensor | None, wanted: Wanted) -> dict[str, Any]:
+    """The output, the lse and what was wanted, as fields of a :class:`~regard.reading.Reading`.
+
+    Whatever is linear in the weights (the output, E[k] for the entropy, the share of a group of keys, the mean place)
+    is a column of values, and all columns are read by one call.
+    """
     names = _CHEAP if wanted.cheap else wanted.names
-    low = low.wide()
+    if names or wanted.groups:
+        low, v = low.wide(), v.to(low.wide().q.dtype)
+    columns = {"output": v}
+    if "entropy" in names:
+        columns["key"] = low.k
+    if "distance" in names:
+        columns["place"] = _places(c, low)
+    for name, group in wanted.groups.items():
+        member = group.allows(c.grid)
+        if member.shape[2] == 1 and member.shape[1] in (1, low.k.shape[1]):  # only the key decides
+            columns[f"in {name}"] = member.transpose(-2, -1).expand(*low.k.shape[:3], 1).to(low.q.dtype)
+    read, lse = _read(low, columns)
     nothing = lse == -math.inf
     level = torch.where(nothing, 0.0, lse)
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"output": read["output"], "lse": lse if row is None else lse + row.squeeze(-1)}
     if "entropy" in names:
-        mean_key, _ = fused(low, low.k)
-        mean_score = low.scale * (low.q * mean_key).sum(-1)
+        mean_score = low.scale * (low.q * read["key"]).sum(-1)
         found["entropy"] = torch.where(nothing, 0.0, level - mean_score).clamp(min=0)
-    if "bound" in names:
+    if "bound" in names and "peak" not in names:
         _, sharper = fused(replace(low, scale=low.scale * _ORDER), low.k)
         bound = torch.exp((torch.where(nothing, 0.0, sharper) / _ORDER) - level).clamp(max=1)
         found["bound"] = torch.where(nothing, 0.0, bound)
     if "distance" in names:
-        found["distance"] = _distance(c, low, level, nothing)
+        found["distance"] = _distance(c, low, read["place"].squeeze(-1), level, nothing)
     if "peak" in names or "spread" in names:
         found |= _banded(c, low, level, nothing, row, names)
-    found["mass"] = {name: _mass(c, low, level, nothing, group) for name, group in wanted.groups.items()}
+    found["mass"] = {
+        name: read[f"in {name}"].squeeze(-1) if f"in {name}" in read else _mass(c, low, level, nothing, group)
+        for name, group in wanted.groups.items()
+    }
     return found
 
 
-def _distance(c: Composition, low: Lowered, level: Tensor, nothing: Tensor) -> Tensor:
+def _read(low: Lowered, columns: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+    widths = [column.shape[-1] for column in columns.values()]
+    together, lse = fused(low, torch.cat(list(columns.values()), -1) if len(columns) > 1 else columns["output"])
+    return dict(zip(columns, together.split(widths, -1), strict=True)), lse
+
+
+def _places(c: Composition, low: Lowered) -> Tensor:
+    """Where each key stands, as a share of S, as one column of values."""
+    return (c.grid.j.view(1, 1, -1, 1).to(low.q.dtype) / c.grid.S).expand(*low.k.shape[:3], 1)
+
+
+def _distance(c: Composition, low: Lowered, mean: Tensor, level: Tensor, nothing: Tensor) -> Tensor:
     """Σ w |i − j|: 2 m (i − p) − (i − p̄), with m and p the mass and mean place of keys up to i, p̄ that of all."""
     L, S = c.grid.L, c.grid.S
-    places = c.grid.j.view(1, 1, S, 1).to(low.q.dtype) / S
-    column = places.expand(*low.k.shape[:3], 1)
     here = c.grid.query_places("end", "distance")[..., 0].to(low.q.dtype) / S
-    mean, _ = fused(low, column)
-    past = here - mean.squeeze(-1)
+    past = here - mean
     if not (low.is_causal and L == S):
         before = c.grid.j <= c.grid.query_places("end", "distance")
-        if low.is_causal:
-            before = before & (c.grid.j <= c.grid.i)
-        both = before if low.mask is None else before & low.mask
-        mean_before, level_before = fused(replace(low, is_causal=False, mask=both), column)
+        mean_before, level_before = fused(_within(c, low, before), _places(c, low))
         mass = torch.where(level_before == -math.inf, 0.0, torch.exp(level_before - level))
         past = 2 * mass * (here - mean_before.squeeze(-1)) - past
     return torch.where(nothing, 0.0, past * S).clamp(min=0)
 
 
 def _mass(c: Composition, low: Lowered, level: Tensor, nothing: Tensor, group: Mask) -> Tensor:
-    """Σ of the weights in ``group``: one value column where only the key decides, else exp(Λ of the joint mask − Λ)."""
-    member = group.allows(c.grid)
-    G = low.k.shape[1]
-    if member.shape[2] == 1 and member.shape[1] in (1, G):
-        column = member.transpose(-2, -1).expand(*low.k.shape[:3], 1).to(low.q.dtype)
-        return fused(low, column)[0].squeeze(-1)
+    """Σ of the weights in a group that depends on the query too: exp(Λ of the group alone − Λ)."""
+    _, part = fused(_within(c, low, group.allows(c.grid)), low.k)
+    absent = nothing | (part == -math.inf)
+    return torch.where(absent, 0.0, torch.exp(torch.where(absent, 0.0, part) - level))
+
+
+def _within(c: Composition, low: Lowered, allowed: Tensor) -> Lowered:
+    """``low`` with the mask narrowed to ``allowed``."""
     if low.is_causal:
-        member = member & (c.grid.j <= c.grid.i)
-    both = member if low.mask is None else member & low.mask
-    _, part = fused(replace(low, is_causal=False, mask=both), low.k)
-    return torch.where(nothing | (part == -math.inf), 0.0, torch.exp(torch.where(part == -math.inf, 0.0, part) - level))
+        allowed = allowed & (c.grid.j <= c.grid.i)
+    return replace(low, is_causal=False, mask=allowed if low.mask is None else allowed & low.mask)
 
 
 def _banded(

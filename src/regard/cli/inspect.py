@@ -1,0 +1,130 @@
+"""`regard inspect`: the first look at attention, on a real sentence with a real model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.translate.look import Look
+
+__all__ = ["inspect"]
+
+FIRST = "The cat sat on the mat."
+SEEN = (
+    f"“{FIRST}” stands four times in the text that the model learnt from; try a sentence of your own: "
+    'regard inspect "Where did you put my keys?"'
+)
+
+
+def inspect(
+    sentence: Annotated[
+        str | None, typer.Argument(help="What to translate; - reads standard input, one sentence a line.")
+    ] = None,
+    to: Annotated[str, typer.Option(help="The shipped model's language: fr or zh.")] = "fr",
+    model: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A model that `regard train` made, not the shipped one.")
+    ] = None,
+    beam: Annotated[int, typer.Option(help="Translations kept in mind while searching; 1 is greedy.")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="Print numbers: a JSON object for each sentence.")] = False,
+    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture (.png, .svg or .pdf).")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one page that needs no network.")] = None,
+) -> None:
+    """Translate a sentence and look at where the model looked for each word of it.
+
+    Target words go down, source words across; the darker a cell, the more weight; the strongest of a row is in
+    brackets,
+    in per cent. H/log n is the entropy of a row as a share of its largest: 1 looks everywhere alike, 0 at one word.
+
+    Examples:
+
+      regard inspect
+
+      regard inspect "I lost my keys." --to zh
+
+      regard inspect "I lost my keys." --png look.png --html look.html
+
+      cat sentences.txt | regard inspect - --json
+    """
+    from regard.translate.look import look
+    from regard.translate.shipped import load
+    from regard.translate.translator import Translator
+
+    _check_endings(png, html)
+    translator = load(to) if model is None else Translator.load(model)
+    looks: list[Look] = []
+    keep = png is not None or html is not None
+    for text in _sentences(sentence):
+        found = look(translator, text, beam=beam)
+        if keep:
+            looks.append(found)
+        _print(found, json)
+    if sentence is None and model is None and not json:
+        typer.echo(SEEN)
+    _write(looks, png, html)
+
+
+def _sentences(sentence: str | None) -> Iterator[str]:
+    from regard.errors import RegardError
+
+    if sentence != "-":
+        yield FIRST if sentence is None else sentence
+        return
+    for number, line in enumerate(_decoded(sys.stdin.buffer), start=1):
+        if not line.strip():
+            raise RegardError(f"sentence: line {number} of standard input is empty, wanted one sentence a line")
+        yield line.strip()
+
+
+def _decoded(stream: Iterable[bytes]) -> Iterator[str]:
+    from regard.errors import RegardError
+
+    offset = 0
+    for line in stream:
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise RegardError(
+                f"standard input is not UTF-8 at byte {offset + error.start} (0x{line[error.start]:02x}); convert it "
+                "first, "
+                "for example with iconv -t UTF-8"
+            ) from error
+        offset += len(line)
+
+
+def _print(found: Look, json: bool) -> None:
+    if json:
+        import json as encoder
+
+        typer.echo(encoder.dumps(found.to_dict(), ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(highlight=False).print(found)
+
+
+def _check_endings(png: Path | None, html: Path | None) -> None:
+    from regard.errors import RegardError
+
+    if png is not None and png.suffix not in (".png", ".svg", ".pdf"):
+        raise RegardError(f"--png: found {png.name}, wanted a name that ends in .png, .svg or .pdf")
+    for option, path in (("--png", png), ("--html", html)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise RegardError(f"{option}: found no folder {path.parent} to write {path.name} in; make it first")
+
+
+def _write(looks: list[Look], png: Path | None, html: Path | None) -> None:
+    if png is not None:
+        from regard.translate.look.figure import save
+
+        missing = save(looks, png)
+        if missing:
+            typer.echo(f"{png}: no installed font has {''.join(missing)}; install Noto Sans CJK to see them", err=True)
+    if html is not None:
+        from regard.translate.look.page import document
+
+        html.write_text(document(looks), encoding="utf-8")
