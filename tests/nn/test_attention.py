@@ -141,6 +141,23 @@ def test_it_learns_to_retrieve_and_cannot_with_its_projection_frozen(seed: int) 
     assert retrieved(frozen=True, seed=seed) < 0.5
 
 
+@pytest.mark.parametrize("project", ["q", "qk", "qkv"])
+def test_autocast_narrows_what_is_projected_and_what_is_not(project: str) -> None:
+    layer, query, memory = nn.Attention(5, 3, project=project), torch.randn(2, 5), torch.randn(2, 7, 3)
+    expected = layer(query, memory)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(query, memory)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, atol=0.05, rtol=0.05)
+
+
+def test_half_precision_stays_finite_where_a_score_would_overflow() -> None:
+    layer = nn.Attention(5, project="qkv").half()
+    x = torch.full((2, 7, 5), 200.0).half()
+    x[:, 0] = -200.0
+    assert bool(layer(x[:, 0], x).isfinite().all())
+
+
 def test_it_compiles_whole() -> None:
     layer = nn.Attention(5, 3, project="qkv")
     query, memory = torch.randn(2, 13, 5), torch.randn(2, 7, 3)

@@ -229,6 +229,35 @@ def test_positions_come_with_the_score(part: Callable[[], score.Score]) -> None:
     torch.testing.assert_close(w[..., 1, 0], w[..., 4, 3], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("talking", [False, True], ids=["plain", "talking"])
+def test_parts_with_parameters_learn_in_every_head(talking: bool) -> None:
+    for part in (
+        score.General(D // H, D // H, heads=H),
+        score.Additive(D // H, D // H, width=7),
+        score.Concat(D // H, D // H, width=7),
+        score.Learned.mlp(D // H, D // H, width=7),
+    ):
+        alpha = torch.nn.Parameter(torch.full((H,), 1.4))
+        layer = nn.MultiHead(
+            D, H, score=part, normalize=normalize.Entmax(alpha), talking=nn.TalkingHeads(H) if talking else None
+        )
+        if isinstance(part, score.Additive):
+            part.energy.data.normal_()  # it starts at 0, as published, where no gradient reaches the rest
+        layer(torch.randn(B, L, D), mask=mask.padding([L, 3])).square().sum().backward()
+        for name, p in layer.named_parameters():
+            assert p.grad is not None, name
+            assert bool(p.grad.isfinite().all()), name
+            assert name.startswith("key.bias") or bool(p.grad.abs().max() > 0), name
+
+
+def test_autocast_reads_in_the_narrow_type() -> None:
+    for talking in (None, nn.TalkingHeads(H)):
+        layer, x = nn.MultiHead(D, H, talking=talking), torch.randn(B, L, D)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = layer(x, mask=mask.causal())
+        torch.testing.assert_close(found.float(), layer(x, mask=mask.causal()), atol=0.05, rtol=0.05)
+
+
 def test_dropout_acts_in_training_alone() -> None:
     x = torch.randn(B, L, D)
     for talking in (None, nn.TalkingHeads(H)):

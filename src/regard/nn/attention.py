@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor, nn
 
 from regard import operator
@@ -113,7 +114,7 @@ class Attention(nn.Module):
                 "wanted the same (B)"
             )
         memory = memory.unsqueeze(-3)
-        return self.query(query.unsqueeze(-3)), self.key(memory), self.value(memory)
+        return _one_dtype(self.query(query.unsqueeze(-3)), self.key(memory), self.value(memory))
 
     def extra_repr(self) -> str:
         return f"width={self.width}, memory_width={self.memory_width}"
@@ -121,6 +122,14 @@ class Attention(nn.Module):
 
 def _projection(wanted: bool, source: int, target: int) -> nn.Module:
     return nn.Linear(source, target, bias=False) if wanted else nn.Identity()
+
+
+def _one_dtype(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Autocast narrows what goes through a projection and leaves the rest; elsewhere a difference is a mistake."""
+    if torch.is_autocast_enabled(q.device.type):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        return q.to(dtype), k.to(dtype), v.to(dtype)
+    return q, k, v
 
 
 def _one(query: Tensor, memory: Tensor) -> bool:
