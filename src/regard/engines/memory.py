@@ -22,14 +22,20 @@ def without_hidden(k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor
 
 
 def _all_finite(*tensors: Tensor) -> bool:
-    """Whether all are finite, where asking is cheap: never on an accelerator or while compiling, which would wait."""
-    if torch.compiler.is_compiling() or any(x.device.type != "cpu" for x in tensors):
-        return False
-    return all(is_finite(x) for x in tensors)
+    """Whether all are known to be finite."""
+    return all(is_finite(x) is True for x in tensors)
 
 
-def is_finite(x: Tensor) -> bool:
-    """Whether every number is finite, by one sum in most cases."""
-    total = x.detach().sum(dtype=torch.float32 if x.element_size() < 4 else None)
-    # A sum of finite numbers may itself overflow; only then each is looked at.
-    return bool(torch.isfinite(total)) or bool(torch.isfinite(x).all())
+def is_finite(x: Tensor) -> bool | None:
+    """Whether every number is finite, by one sum in most cases; None where asking costs a wait or cannot be answered.
+
+    That is on an accelerator, while compiling, and inside ``torch.func.vmap`` or a fake tensor mode.
+    """
+    if torch.compiler.is_compiling() or x.device.type != "cpu":
+        return None
+    try:
+        total = x.detach().sum(dtype=torch.float32 if x.element_size() < 4 else None)
+        # A sum of finite numbers may itself overflow; only then each is looked at.
+        return bool(torch.isfinite(total)) or bool(torch.isfinite(x).all())
+    except RuntimeError:  # a tensor without data, or with many at once
+        return None
