@@ -85,6 +85,15 @@ def test_score_normalizer_and_mask_are_objects_that_are_passed() -> None:
     assert bool((weights[0, :, 1:] == 0).any())  # sparsemax
 
 
+def test_the_read_and_the_reading_are_of_the_weights_under_both_masks() -> None:
+    layer = nn.Attention(5, 3, project="q", mask=mask.padding([7, 4]))
+    query, memory, now = torch.randn(2, 13, 5), torch.randn(2, 7, 3), mask.window(1, 1, anchor="start")
+    weights = layer.weights(query, memory, now)
+    torch.testing.assert_close(layer(query, memory, now), weights @ memory)
+    torch.testing.assert_close(layer.read(query, memory, now).output[:, 0], weights @ memory)
+    assert not torch.allclose(weights, layer.weights(query, memory))
+
+
 def test_a_named_normalizer_is_the_layers_own() -> None:
     nn.Attention(5, normalize="gumbel").eval()
     assert nn.Attention(5, normalize="gumbel").normalize.training

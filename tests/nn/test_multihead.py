@@ -167,6 +167,17 @@ def test_more_padding_changes_nothing_and_would_if_it_were_not_masked() -> None:
     assert (few - many).abs().max() > 0.05
 
 
+@pytest.mark.parametrize("talking", [False, True], ids=["plain", "talking"])
+def test_rubbish_in_padding_reaches_nothing(talking: bool) -> None:
+    layer = nn.MultiHead(D, H, G, talking=nn.TalkingHeads(H) if talking else None)
+    x, memory, seen = torch.randn(B, L, D), torch.randn(B, S, D), mask.padding([4, 3])
+    expected, weights = layer(x, memory[:, :4], seen), layer.weights(x, memory[:, :4], seen)
+    for rubbish in (torch.nan, torch.inf, 1e30):
+        memory[:, 4:] = rubbish
+        torch.testing.assert_close(layer(x, memory, seen), expected)
+        torch.testing.assert_close(layer.weights(x, memory, seen)[..., :4], weights)
+
+
 def test_permuting_heads_in_all_four_projections_changes_nothing() -> None:
     layer = nn.MultiHead(D, H).double()
     x, order = torch.randn(B, L, D).double(), torch.tensor([4, 2, 0, 5, 3, 1])

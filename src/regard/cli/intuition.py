@@ -38,7 +38,16 @@ def intuition(
     list_: Annotated[bool, typer.Option("--list", help="Name the experiments and stop.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="The numbers, as one JSON object.")] = False,
 ) -> None:
-    """Run the small experiments on attention and print their numbers."""
+    """Run the small experiments on attention and print their numbers.
+
+    Examples:
+
+      regard intuition
+
+      regard intuition temperature
+
+      regard intuition --list
+    """
     from rich.console import Console
 
     folder = _folder()

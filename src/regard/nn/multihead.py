@@ -82,7 +82,9 @@ class MultiHead(nn.Module):
         q, k, v = self._projected(x, memory)
         allowed = both(self.mask, mask)
         if self.talking is not None:
-            o = self._talk(self.talking, q, k, v, allowed)
+            w, v = self._talked(self.talking, q, k, v, allowed)
+            w = F.dropout(w, self.dropout, self.training)
+            o = (w @ v.repeat_interleave(self.heads // self.kv_heads, dim=-3).to(w.dtype)).to(q.dtype)
         else:
             dropout = self.dropout if self.training else 0.0
             o = operator.attend(q, k, v, score=self.score, normalize=self.normalize, mask=allowed, dropout=dropout)
@@ -94,10 +96,7 @@ class MultiHead(nn.Module):
         q, k, _ = self._projected(x, memory)
         allowed = both(self.mask, mask)
         if self.talking is not None:
-            lead = q.shape[:-3]
-            q, k = _four_axes(q), _four_axes(k)
-            w = self._talked(self.talking, q, k, _cells(allowed, q, k))
-            return w.reshape(*lead, *w.shape[1:])
+            return self._talked(self.talking, q, k, k, allowed)[0]
         return operator.weights(q, k, score=self.score, normalize=self.normalize, mask=allowed)
 
     def read(
@@ -146,35 +145,21 @@ class MultiHead(nn.Module):
         v = self.value(memory).unflatten(-1, (self.kv_heads, -1)).transpose(-3, -2)
         return q, k, v
 
-    def _talked(self, talking: TalkingHeads, q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
-        w: Tensor = talking(operator.scores(q, k, score=self.score), self.normalize, allowed)
-        return w
-
-    def _talk(self, talking: TalkingHeads, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
-        lead = q.shape[:-3]
-        q, k, v = (_four_axes(each) for each in (q, k, v))
-        allowed = _cells(mask, q, k)
-        if allowed is not None:  # a slot that some head sees may reach every head
+    def _talked(
+        self, talking: TalkingHeads, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None
+    ) -> tuple[Tensor, Tensor]:
+        """Weights (…, H, L, S), and the values that they may be laid on: what no head sees is emptied."""
+        lead, values = q.shape[:-3], v.shape
+        q, k, v = (each.reshape(lead.numel(), *each.shape[-3:]) for each in (q, k, v))  # left of H all is batch
+        allowed = None
+        if mask is not None:
+            allowed = mask.allows(Grid.of(q.shape[0], q.shape[1], q.shape[2], k.shape[2], q.device))
             k, v = without_hidden(k, v, allowed.any(1, keepdim=True))
-        w = F.dropout(self._talked(talking, q, k, allowed), self.dropout, self.training)
-        v = v.repeat_interleave(self.heads // self.kv_heads, dim=1)
-        o = (w @ v.to(w.dtype)).to(q.dtype)
-        return o.reshape(*lead, *o.shape[1:])
+        w: Tensor = talking(operator.scores(q, k, score=self.score), self.normalize, allowed)
+        return w.reshape(*lead, *w.shape[1:]), v.reshape(values)
 
     def extra_repr(self) -> str:
         return f"width={self.width}, heads={self.heads}, kv_heads={self.kv_heads}, dropout={self.dropout}"
-
-
-def _four_axes(x: Tensor) -> Tensor:
-    """(…, H, L, D) as (B, H, L, D): what stands left of H is batch."""
-    return x.reshape(x.shape[:-3].numel(), *x.shape[-3:])
-
-
-def _cells(mask: Mask | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """The mask as booleans that broadcast to (B, H, L, S)."""
-    if mask is None:
-        return None
-    return mask.allows(Grid.of(q.shape[0], q.shape[1], q.shape[2], k.shape[2], q.device))
 
 
 def _check_built(width: int, heads: int, kv_heads: int, talking: TalkingHeads | None, dropout: float) -> None:
