@@ -10,24 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import regard
 from examples import EXPERIMENTS
-from regard.cli.intuition import intuition
-from regard.errors import RegardError
+from regard.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-APP = typer.Typer()
-APP.command()(intuition)
 
 
 def run(*args: str) -> str:
-    done = CliRunner().invoke(APP, list(args), env={"COLUMNS": "80", "TERM": "dumb"})
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0
+    done = CliRunner().invoke(app, ["intuition", *args], env={"COLUMNS": "80", "TERM": "dumb"})
+    assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
 
 
@@ -64,15 +58,18 @@ def test_json_holds_the_same_numbers_and_null_for_what_is_none() -> None:
     assert "NaN" not in run("--json", "half_overflow")
 
 
-def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(RegardError, match="did you mean 'saturation'"):
-        run("saturaton")
+def test_an_unknown_name_is_one_line_that_suggests_the_nearest() -> None:
+    done = CliRunner().invoke(app, ["intuition", "saturaton"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("regard: error: experiment: unknown name 'saturaton'; did you mean 'saturation'?")
+    assert done.stderr.count("\n") == 1
 
 
 def test_it_says_when_the_installation_lacks_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("regard.cli.intuition.__file__", str(tmp_path / "a" / "regard" / "cli" / "intuition.py"))
-    with pytest.raises(RegardError, match="the experiments are neither in"):
-        run("--list")
+    done = CliRunner().invoke(app, ["intuition", "--list"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("regard: error: the experiments are neither in")
 
 
 def test_it_runs_from_an_installed_package_away_from_the_checkout(tmp_path: Path) -> None:
@@ -82,24 +79,12 @@ def test_it_runs_from_an_installed_package_away_from_the_checkout(tmp_path: Path
         Path(regard.__file__).parent, installed, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors")
     )
     shutil.copytree(ROOT / "examples", installed / "_examples")
-    script = f"""
-import sys
-sys.path = [p for p in sys.path if p not in ("", {str(ROOT)!r}, {str(ROOT / "src")!r})]
-sys.path.insert(0, {str(installed.parent)!r})
-import regard, typer
-from regard.cli.intuition import intuition
-assert regard.__file__.startswith({str(installed)!r}), regard.__file__
-app = typer.Typer()
-app.command()(intuition)
-app(["four-line-read"])
-"""
-    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=clean, timeout=120
-    )
+    command = [sys.executable, "-m", "regard.cli", "intuition", "four-line-read"]
+    environment = os.environ | {"PYTHONPATH": str(installed.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "0.467  0.283  0.172   0.077" in done.stdout
-    assert "regard/_examples/four_line_read.py" in done.stdout
+    assert "site/regard/_examples/four_line_read.py" in done.stdout
 
 
 def test_the_wheel_is_told_to_carry_them() -> None:
