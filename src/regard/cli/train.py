@@ -9,30 +9,11 @@ import typer
 
 __all__ = ["train"]
 
-EXAMPLES = """
-Learn a translator that looks at the source as it writes (Bahdanau's encoder-decoder).
-
-Line n of --src is translated by line n of --tgt. Stop it at any moment, by Ctrl-C or worse: the same command goes on
-where it stopped, and ends as if it had never stopped. OUT then holds a model for `regard translate --model OUT`.
-
-Examples:
-
-  regard train --src train.en --tgt train.fr --dev-src dev.en --dev-tgt dev.fr --out runs/en-fr
-
-  regard train --src train.en --tgt train.zh --dev-src dev.en --dev-tgt dev.zh --out runs/en-zh --tokenize zh
-
-  regard train ... --minutes 10 --precision bfloat16 --threads 1
-"""
-
-File = Annotated[Path, typer.Option(metavar="FILE", help="")]
-
 
 def train(
     src: Annotated[Path, typer.Option(metavar="FILE", help="Source sentences, UTF-8, one a line.")],
     tgt: Annotated[Path, typer.Option(metavar="FILE", help="Their translations, line by line.")],
-    dev_src: Annotated[
-        Path, typer.Option(metavar="FILE", help="Source sentences to test on while training.")
-    ],
+    dev_src: Annotated[Path, typer.Option(metavar="FILE", help="Source sentences to test on while training.")],
     dev_tgt: Annotated[Path, typer.Option(metavar="FILE", help="Their translations.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the model and the run's state go.")],
     source_pieces: Annotated[int, typer.Option(help="Size of the source vocabulary.")] = 4000,
@@ -42,12 +23,8 @@ def train(
     alignment: Annotated[int, typer.Option(help="Width in which states and keys are compared.")] = 256,
     readout: Annotated[int, typer.Option(help="Width of the maxout readout.")] = 256,
     dropout: Annotated[float, typer.Option(help="Share of features dropped in training.")] = 0.3,
-    epochs: Annotated[
-        int, typer.Option(help="Passes over the text; the learning rate ends at 0 with them.")
-    ] = 20,
-    batch_tokens: Annotated[
-        int, typer.Option(help="Most pieces in a batch, both sides, padding counted.")
-    ] = 4096,
+    epochs: Annotated[int, typer.Option(help="Passes over the text; the learning rate ends at 0 with them.")] = 20,
+    batch_tokens: Annotated[int, typer.Option(help="Most pieces in a batch, both sides, padding counted.")] = 4096,
     max_length: Annotated[int, typer.Option(help="Leave out pairs with more pieces on a side.")] = 80,
     rate: Annotated[float, typer.Option(help="Highest learning rate (Adam).")] = 1e-3,
     warmup: Annotated[int, typer.Option(help="Updates in which the rate climbs.")] = 400,
@@ -57,20 +34,27 @@ def train(
     sample: Annotated[
         float, typer.Option(help="Draw pieces anew each epoch, with probability ∝ P^SAMPLE; 0: off.")
     ] = 0.0,
-    patience: Annotated[
-        int, typer.Option(help="Stop after so many epochs without a better BLEU; 0: never.")
-    ] = 5,
-    tokenize: Annotated[
-        str, typer.Option(help="sacrebleu's tokeniser for BLEU: 13a, zh, none, char, intl.")
-    ] = "13a",
+    patience: Annotated[int, typer.Option(help="Stop after so many epochs without a better BLEU; 0: never.")] = 5,
+    tokenize: Annotated[str, typer.Option(help="sacrebleu's tokeniser for BLEU: 13a, zh, none, char, intl.")] = "13a",
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for the matrix products.")] = "float32",
     seed: Annotated[int, typer.Option(help="Seed of weights, order and dropout.")] = 1,
-    minutes: Annotated[
-        float | None, typer.Option(help="Save and stop after so long; run again to go on.")
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Save and stop after so long; run again to go on.")] = None,
     threads: Annotated[int | None, typer.Option(help="Processor threads; all when left out.")] = None,
     save_every: Annotated[float, typer.Option(help="Seconds between saves.")] = 120.0,
 ) -> None:
+    """Learn a translator that looks at the source as it writes (Bahdanau's encoder-decoder).
+
+    Line n of --src is translated by line n of --tgt. Stop it at any moment, by Ctrl-C or worse: the same command
+    goes on where it stopped, and ends as if it had never stopped. OUT then holds a model for `regard translate --model OUT`.
+
+    Examples:
+
+      regard train --src train.en --tgt train.fr --dev-src dev.en --dev-tgt dev.fr --out runs/en-fr
+
+      regard train --src train.en --tgt train.zh --dev-src dev.en --dev-tgt dev.zh --out runs/en-zh --tokenize zh
+
+      regard train ... --minutes 10 --precision bfloat16 --threads 1
+    """
     from rich.console import Console
 
     from regard.translate.progress import report_to
@@ -116,6 +100,3 @@ def train(
         raise typer.Exit(130)  # interrupted
     best = "none yet" if outcome.best is None else f"{outcome.best:.2f}"
     typer.echo(f"{out}: {outcome.updates} updates, best dev BLEU {best}")
-
-
-train.__doc__ = EXAMPLES

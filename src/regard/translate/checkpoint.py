@@ -81,9 +81,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(_read(path))
     except ValueError as error:
-        raise RegardError(
-            f"model: {path} is not JSON ({error}); take the file from a whole model directory"
-        ) from error
+        raise RegardError(f"model: {path} is not JSON ({error}); take the file from a whole model directory") from error
     if not isinstance(value, dict):
         raise RegardError(f"model: {path} holds no JSON object; take the file from a whole model directory")
     return value
@@ -187,7 +185,8 @@ def load_state(directory: Path) -> dict[str, Any] | None:
         raise
     except Exception as error:
         raise RegardError(
-            f"out: {path} cannot be read ({type(error).__name__}); give another --out, or remove {path.parent} to begin again"
+            f"out: {path} cannot be read ({type(error).__name__}); "
+            f"give another --out, or remove {path.parent} to begin again"
         ) from error
     return state
 
@@ -197,7 +196,8 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise RegardError(
-            f"model: {path.parent} lacks {path.name}; copy it from where the model was trained, or give a whole directory"
+            f"model: {path.parent} lacks {path.name}; "
+            "copy it from where the model was trained, or give a whole directory"
         ) from error
     except OSError as error:
         raise RegardError(f"model: cannot read {path}: {error.strerror}") from error

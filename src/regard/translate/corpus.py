@@ -57,9 +57,7 @@ def read_parallel(source: Path, target: Path) -> Corpus:
         )
     pairs = [(a, b) for a, b in zip(left, right, strict=True) if a and b]
     if not pairs:
-        raise RegardError(
-            f"corpus: {source} and {target} hold no sentence pair; give files with one sentence a line"
-        )
+        raise RegardError(f"corpus: {source} and {target} hold no sentence pair; give files with one sentence a line")
     digest = hashlib.sha256(hashlib.sha256(source_bytes).digest() + hashlib.sha256(target_bytes).digest())
     return Corpus(
         source=tuple(a for a, _ in pairs),

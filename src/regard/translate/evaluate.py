@@ -20,12 +20,10 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: Tokeniz
             is tokenised already.
     """
     if len(hypotheses) != len(references):
-        raise RegardError(
-            f"bleu: found {len(hypotheses)} hypotheses for {len(references)} references, wanted as many"
-        )
+        raise RegardError(f"bleu: found {len(hypotheses)} hypotheses for {len(references)} references, wanted as many")
     if tokenize not in get_args(Tokenize):
         raise RegardError(f"tokenize: found {tokenize!r}, wanted one of {', '.join(get_args(Tokenize))}")
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     # "none" declares text tokenised on purpose; force silences the warning about it.
     return float(BLEU(tokenize=tokenize, force=True).corpus_score(list(hypotheses), [list(references)]).score)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import RegardError
 from regard.mask import padding
 from regard.operator import attend, weights
 from regard.score import Additive
+from regard.translate.recurrence import gru, gru_step
 from regard.translate.vocabulary import PAD
 
 __all__ = ["Config", "Memory", "Model"]
@@ -78,7 +78,8 @@ class Model(nn.Module):
 
     The one departure: the recurrent units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after the
     recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
-    article's z lets the new one in. They are as expressive, and the packed ``nn.GRU`` is what runs fast.
+    article's z lets the new one in. They learn as well, gates need one product a step instead of two, and the encoder
+    is an ``nn.GRU`` whose weights anyone can load. :mod:`regard.translate.recurrence` runs it, with the same numbers.
 
     Dropout (none in the article) falls on both embeddings, on h and on t, one mask for a whole sentence
     (Gal & Ghahramani 2016). Recurrent matrices start orthogonal; the
@@ -96,9 +97,7 @@ class Model(nn.Module):
         self.encoder = nn.GRU(m, n, batch_first=True, bidirectional=True)
         self.first = nn.Linear(n, n, bias=False)  # W_s
         self.score = Additive(n, 2 * n, config.alignment)  # W_a, U_a, v
-        self.cell_previous = nn.Linear(
-            m, 3 * n
-        )  # the columns of nn.GRUCell's weight_ih that meet E_y y_{i-1}
+        self.cell_previous = nn.Linear(m, 3 * n)  # the columns of nn.GRUCell's weight_ih that meet E_y y_{i-1}
         self.cell_context = nn.Linear(2 * n, 3 * n, bias=False)  # those that meet c_i
         self.cell_state = nn.Linear(n, 3 * n)  # its weight_hh
         self.readout_state = nn.Linear(n, 2 * o)  # U_o, and the readout's one bias
@@ -126,25 +125,43 @@ class Model(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, Tensor]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,): its memory, and s_0 (B, 1, n). Padding is never read."""
-        embedded = self._drop(self.source_embedding(source))  # (B, S, m)
-        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, final = self.encoder(packed)
-        h, _ = pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])  # (B, S, 2n)
-        h = self._drop(h.contiguous()).unsqueeze(1)  # (B, 1, S, 2n)
-        first = torch.tanh(self.first(final[1])).float().unsqueeze(1)  # the backward direction ends at position 1
-        keys = self.score.keys(h)  # (B, 1, S, A)
-        return Memory(h.float(), keys.float(), lengths), first
+        # The backward direction reads the sentence reversed in place, so that padding comes last in both.
+        place = torch.arange(source.shape[1]).unsqueeze(1)  # (S, 1)
+        turned = torch.where(place < lengths, lengths - 1 - place, place)  # (S, B); twice is where it was
+        read = source.t()  # (S, B)
+        ids = torch.stack([read, read.gather(0, turned)])  # (2, S, B)
+        embedded = self._drop(self.source_embedding(ids), 2)  # (2, S, B, m)
+        x = self._encoder_inputs(embedded)  # (2, S, B, 3n)
+        states = gru(x, self._both("weight_hh_l0"), self._both("bias_hh_l0"))  # (2, S, B, n)
+        spread = turned.unsqueeze(-1).expand_as(states[1])
+        h = torch.cat([states[0], states[1].gather(0, spread)], -1).transpose(0, 1)  # (B, S, 2n)
+        h = self._drop(h.contiguous(), 0).unsqueeze(1)  # (B, 1, S, 2n)
+        last = states[1].gather(0, (lengths - 1).view(1, -1, 1).expand(1, -1, states.shape[-1]))
+        first = torch.tanh(self.first(last[0])).to(h.dtype).unsqueeze(1)  # the backward direction ends at position 1
+        return Memory(h, self.score.keys(h).to(h.dtype), lengths), first
+
+    def _encoder_inputs(self, embedded: Tensor) -> Tensor:
+        """What the inputs give to both directions: (2, S, B, m) to (2, S, B, 3n)."""
+        weight = self._both("weight_ih_l0").transpose(1, 2)  # (2, m, 3n)
+        found = torch.bmm(embedded.flatten(1, 2), weight) + self._both("bias_ih_l0").unsqueeze(1)  # (2, S·B, 3n)
+        return found.unflatten(1, embedded.shape[1:3])
+
+    def _both(self, name: str) -> Tensor:
+        """A parameter of the encoder's forward and of its backward direction."""
+        forward: Tensor = getattr(self.encoder, name)
+        backward: Tensor = getattr(self.encoder, f"{name}_reverse")
+        return torch.stack([forward, backward])
 
     def look(self, state: Tensor, memory: Memory) -> Tensor:
         """c = Σ_j α_j h_j (B, L, 2n), asked by ``state`` (B, L, n)."""
         with torch.autocast("cpu", enabled=False):  # in full precision: it is little work, and rounding blurs a look
-            q, mask = state.float().unsqueeze(1), padding(memory.lengths)
+            q, mask = state.unsqueeze(1), padding(memory.lengths)
             return attend(q, memory.keys, memory.states, score=self.score.keyed, mask=mask).squeeze(1)
 
     def look_weights(self, state: Tensor, memory: Memory) -> Tensor:
         """α (B, L, S), asked by ``state`` (B, L, n); exactly 0 on padding."""
         with torch.autocast("cpu", enabled=False):
-            q, mask = state.float().unsqueeze(1), padding(memory.lengths)
+            q, mask = state.unsqueeze(1), padding(memory.lengths)
             return weights(q, memory.keys, score=self.score.keyed, mask=mask).squeeze(1)
 
     def step(self, state: Tensor, previous: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
@@ -157,7 +174,7 @@ class Model(nn.Module):
         Returns:
             Unnormalised log-probabilities of y_i (B, L, V), and s_i (B, L, n).
         """
-        embedded = self._drop(self.target_embedding(previous))
+        embedded = self._drop(self.target_embedding(previous), 0)
         context = self.look(state, memory)
         logits = self.output(self._read_out(state, embedded, context))
         return logits, self._advance(self.cell_previous(embedded), context, state)
@@ -169,7 +186,7 @@ class Model(nn.Module):
     def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """t (B, T, l) of a given target: :meth:`forward` before its last product, so that padding can skip it."""
         memory, state = self.encode(source, lengths)
-        embedded = self._drop(self.target_embedding(previous))  # (B, T, m)
+        embedded = self._drop(self.target_embedding(previous), 0)  # (B, T, m)
         projected = self.cell_previous(embedded).unbind(1)  # T × (B, 3n)
         states, contexts = [], []
         for i in range(previous.shape[1]):
@@ -199,21 +216,22 @@ class Model(nn.Module):
 
         ``projected`` (B, L, 3n) is ``cell_previous`` of E_y y_{i-1}; the gates stand in PyTorch's order r, z, new.
         """
-        x_reset, x_keep, x_new = (projected + self.cell_context(context)).chunk(3, -1)
-        u_reset, u_keep, u_new = self.cell_state(state).chunk(3, -1)
-        candidate = torch.tanh(torch.addcmul(x_new, torch.sigmoid(x_reset + u_reset), u_new))
-        keep = torch.sigmoid(x_keep + u_keep).to(state.dtype)  # the state itself is kept in full precision
-        return torch.lerp(candidate.to(state.dtype), state, keep)
+        return gru_step(projected + self.cell_context(context), self.cell_state(state), state)
 
     def _read_out(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         t = self.readout_state(state) + self.readout_previous(embedded) + self.readout_context(context)
         pairs = t.unflatten(-1, (self.config.readout, 2))  # (..., l, 2)
-        out: Tensor = self._drop(torch.maximum(*pairs.unbind(-1)))
+        out: Tensor = self._drop(torch.maximum(*pairs.unbind(-1)), 0)
         return out
 
-    def _drop(self, x: Tensor) -> Tensor:
-        """In training, sets features of ``x`` (B, ·, F) to 0, the same ones all along a sentence."""
+    def _drop(self, x: Tensor, batch: int) -> Tensor:
+        """In training, sets features of ``x`` to 0, the same ones all along a sentence.
+
+        ``x`` is (..., F); its axis ``batch`` counts sentences.
+        """
         if not self.training or self.config.dropout == 0.0:
             return x
-        keep = torch.empty(x.shape[0], 1, x.shape[-1], dtype=x.dtype).bernoulli_(1.0 - self.config.dropout)
+        shape = [1] * x.dim()
+        shape[batch], shape[-1] = x.shape[batch], x.shape[-1]
+        keep = torch.empty(shape, dtype=x.dtype).bernoulli_(1.0 - self.config.dropout)
         return x * keep.div_(1.0 - self.config.dropout)

@@ -70,9 +70,7 @@ class Bars:
         self.progress.console.print(text, markup=False, highlight=False)
 
     def step(self, epoch: int, done: int, total: int, loss: float, speed: float) -> None:
-        self.progress.update(
-            self._task, completed=done, total=total, epoch=epoch, loss=loss, speed=speed, visible=True
-        )
+        self.progress.update(self._task, completed=done, total=total, epoch=epoch, loss=loss, speed=speed, visible=True)
 
 
 @contextmanager

@@ -68,9 +68,7 @@ def _search(
     memory, first = model.encode(source, lengths)
     state = first.expand(batch, width, -1)  # (B, K, n)
     previous = torch.full((batch, width), BOS)
-    total = torch.full(
-        (batch, width), float("-inf")
-    )  # log p so far; at the start all K are the same, so one lives
+    total = torch.full((batch, width), float("-inf"))  # log p so far; at the start all K are the same, so one lives
     total[:, 0] = 0.0
     size = torch.zeros(batch, width)
     done = torch.zeros(batch, width, dtype=torch.bool)

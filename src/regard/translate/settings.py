@@ -56,9 +56,7 @@ class Settings:
             ("warmup", 0),
             ("patience", 0),
         ):
-            _want(
-                name, getattr(self, name), getattr(self, name) >= least, f"a whole number of at least {least}"
-            )
+            _want(name, getattr(self, name), getattr(self, name) >= least, f"a whole number of at least {least}")
         for name in ("rate", "clip"):
             _want(name, getattr(self, name), getattr(self, name) > 0, "a number above 0")
         for name in ("smoothing", "ema"):

@@ -133,14 +133,13 @@ class _Run:
         longest = self.settings.max_length
         kept = [n for n in range(len(corpus)) if max(len(source[n]), len(target[n])) <= longest]
         if not kept:
-            raise RegardError(
-                f"max_length: no pair is within {longest} pieces; raise it, or split the sentences"
-            )
+            raise RegardError(f"max_length: no pair is within {longest} pieces; raise it, or split the sentences")
         self.lines = [corpus.source[n] for n in kept], [corpus.target[n] for n in kept]
         self.ids = [source[n] for n in kept], [target[n] for n in kept]
         dropped = len(corpus) - len(kept)
         self.report.say(
-            f"{len(kept):,} pairs; left out {dropped:,} longer than {longest} pieces, {corpus.empty:,} with a blank side"
+            f"{len(kept):,} pairs; left out {dropped:,} longer than {longest} pieces, "
+            f"{corpus.empty:,} with a blank side"
         )
 
     def go(self, deadline: float | None, stop: list[int], save_every: float) -> Outcome:
@@ -191,12 +190,8 @@ class _Run:
         for side, vocabulary in enumerate((self.source, self.target)):
             seed = (self.settings.seed * 10007 + epoch) * 2 + side
             rows = vocabulary.sample(self.lines[side], self.settings.sample, seed % 2**31)
-            longest = (
-                self.settings.max_length
-            )  # a draw has more pieces than the best reading: fall back to that
-            drawn.append(
-                [row if len(row) <= longest else best for row, best in zip(rows, self.ids[side], strict=True)]
-            )
+            longest = self.settings.max_length  # a draw has more pieces than the best reading: fall back to that
+            drawn.append([row if len(row) <= longest else best for row, best in zip(rows, self.ids[side], strict=True)])
         return drawn[0], drawn[1]
 
     def _update(self, batch: Batch, epochs: float) -> None:
@@ -207,7 +202,7 @@ class _Run:
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
             value = loss(self.model, batch, settings.smoothing)
         self.optimiser.zero_grad(set_to_none=True)
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         if not bool(torch.isfinite(norm)):
             raise RegardError(
@@ -224,9 +219,7 @@ class _Run:
     def _close_epoch(self, batches: int) -> None:
         at, settings = self.at, self.settings
         translator = Translator(self.average, self.source, self.target)
-        score = bleu(
-            list(translator.texts(self.dev.source, beam=1, batch=4096)), self.dev.target, settings.tokenize
-        )
+        score = bleu(list(translator.texts(self.dev.source, beam=1, batch=4096)), self.dev.target, settings.tokenize)
         at.epoch += 1
         mean, at.summed, at.batch = at.summed / batches, 0.0, 0
         at.history.append(
@@ -313,9 +306,7 @@ def _claim(out: Path) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
         lock = open(out / ".lock", "w")  # noqa: SIM115
     except OSError as error:
-        raise RegardError(
-            f"out: cannot make {out}: {error.strerror}; give a directory that can be written"
-        ) from error
+        raise RegardError(f"out: cannot make {out}: {error.strerror}; give a directory that can be written") from error
     with lock:
         try:
             import fcntl
@@ -325,9 +316,7 @@ def _claim(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise RegardError(
-                f"out: another training writes to {out}; wait for it, or give another --out"
-            ) from error
+            raise RegardError(f"out: another training writes to {out}; wait for it, or give another --out") from error
         yield
 
 
@@ -335,7 +324,7 @@ def _claim(out: Path) -> Iterator[None]:
 def _stop_signals() -> Iterator[list[int]]:
     """A list that a first SIGINT or SIGTERM puts its number into; a second one acts as it always does."""
     stop: list[int] = []
-    before = {}
+    before: dict[int, Any] = {}
 
     def note(number: int, _frame: object) -> None:
         stop.append(number)
@@ -349,5 +338,5 @@ def _stop_signals() -> Iterator[list[int]]:
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for taken, handler in before.items():
+            signal.signal(taken, handler)

@@ -15,7 +15,7 @@ from regard.translate import checkpoint
 from regard.translate.batches import pad
 from regard.translate.model import Model
 from regard.translate.search import beam_search
-from regard.translate.vocabulary import BOS, Vocabulary
+from regard.translate.vocabulary import BOS, PAD, Vocabulary
 
 __all__ = ["Translation", "Translator"]
 
@@ -26,7 +26,8 @@ class Translation:
 
     ``source`` holds S pieces and ``target`` T pieces, both closed by ``</s>`` (a target cut at its length limit is
     not). ``weights`` (T, S) is the soft alignment: row i is where the decoder looked before it said piece i, and sums
-    to 1. An empty sentence has no pieces, and weights (0, 0).
+    to 1. ``on_padding`` is the largest weight that fell behind the sentence's own end, where a batch is padded; it is
+    0, or the mask is broken. An empty sentence has no pieces, and weights (0, 0).
     """
 
     source: tuple[str, ...]
@@ -34,6 +35,7 @@ class Translation:
     text: str
     score: float
     weights: Tensor
+    on_padding: float = 0.0
 
 
 class Translator:
@@ -57,14 +59,20 @@ class Translator:
         """
         return cls(*checkpoint.load_model(Path(directory)))
 
-    def translate(self, lines: Sequence[str], *, beam: int = 5, normalise: float = 1.0) -> list[Translation]:
-        """Translates ``lines`` in one batch, with the soft alignment of each."""
+    def translate(
+        self, lines: Sequence[str], *, beam: int = 5, normalise: float = 1.0, padding: int = 0
+    ) -> list[Translation]:
+        """Translates ``lines`` in one batch, with the soft alignment of each.
+
+        ``padding`` puts that many more places behind the longest sentence, for those who want to see that nobody looks.
+        """
         full = [n for n, line in enumerate(lines) if line.strip()]
         found = [Translation((), (), "", 0.0, torch.zeros(0, 0)) for _ in lines]
         if not full:
             return found
         ids = self.source.encode([lines[n] for n in full])
         source, lengths = pad(ids)
+        source = torch.nn.functional.pad(source, (0, padding), value=PAD)
         best = beam_search(self.model, source, lengths, width=beam, normalise=normalise, unknown=False)
         said, _ = pad([(BOS, *hypothesis.ids[:-1]) for hypothesis in best])
         with torch.no_grad():
@@ -76,12 +84,11 @@ class Translator:
                 text=self.target.decode(hypothesis.ids),
                 score=hypothesis.score,
                 weights=looked[row, : len(hypothesis.ids), : len(ids[row])].float(),
+                on_padding=float(looked[row, : len(hypothesis.ids), len(ids[row]) :].abs().sum(-1).max()),
             )
         return found
 
-    def texts(
-        self, lines: Iterable[str], *, beam: int = 5, normalise: float = 1.0, batch: int = 64
-    ) -> Iterator[str]:
+    def texts(self, lines: Iterable[str], *, beam: int = 5, normalise: float = 1.0, batch: int = 64) -> Iterator[str]:
         """The translation of each line, in order, ``batch`` lines at a time; an empty line gives an empty one."""
         if batch < 1:
             raise RegardError(f"batch: found {batch}, wanted a whole number of at least 1")

@@ -61,9 +61,7 @@ class Vocabulary:
             most = re.search(r"value <= (\d+)", str(error))
             least = re.search(r"required_chars[^0-9]*(\d+)|(\d+) vs", str(error))
             if most:
-                wanted = (
-                    f"this text gives at most {most.group(1)} pieces; ask for that many or give more text"
-                )
+                wanted = f"this text gives at most {most.group(1)} pieces; ask for that many or give more text"
             elif least:
                 wanted = "the text has more characters than that; ask for a larger vocabulary"
             else:
@@ -92,9 +90,7 @@ class Vocabulary:
         A pure function of its arguments: the same seed always draws the same pieces.
         """
         self._sample_seed(seed)
-        drawn = self._processor.encode(
-            list(lines), enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
-        )
+        drawn = self._processor.encode(list(lines), enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1)
         return [[*ids, EOS] for ids in drawn]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Makes the translators that the package ships, and the check of the trainer.
+#
+#   scripts/train_shipped.sh en-fr | en-zh | multi30k  [DIR]
+#
+# DIR (runs/ when left out) takes the joined text and the run; a run that was stopped goes on. Corpora are looked for in
+# REGARD_DATA (../shared/data when unset). One processor thread, bfloat16 products: about an hour for en-fr.
+# multi30k is research use: its weights are a check, and are not shipped.
+set -euo pipefail
+data=${REGARD_DATA:-../shared/data}
+what=${1:?usage: scripts/train_shipped.sh en-fr|en-zh|multi30k [DIR]}
+runs=${2:-runs}
+mkdir -p "$runs/text"
+text=$runs/text/$what
+regard=${REGARD:-regard}
+
+# Whole sentences of package descriptions, 4 to 20 English words, for text longer than Tatoeba's.
+described() { # language, mark that ends a sentence
+  paste "$data/debian-ddtp/en-$1.en" "$data/debian-ddtp/en-$1.$1" |
+    awk -F'\t' -v mark="$2" '{ n = split($1, word, " ") }
+      n >= 4 && n <= 20 && $1 ~ /\.$/ && substr($2, length($2) - length(mark) + 1) == mark'
+}
+
+case $what in
+  en-fr)
+    tatoeba=$data/tatoeba-en-fr
+    { cat "$tatoeba/train.en"; described fr . | cut -f1; } >"$text.en"
+    { cat "$tatoeba/train.fr"; described fr . | cut -f2; } >"$text.fr"
+    $regard train --src "$text.en" --tgt "$text.fr" --dev-src "$tatoeba/valid.en" --dev-tgt "$tatoeba/valid.fr" \
+      --out "$runs/en-fr" --source-pieces 3500 --target-pieces 3500 --embedding 256 --hidden 288 --alignment 256 \
+      --readout 256 --dropout 0.2 --sample 0.5 --rate 0.0015 --batch-tokens 3000 --epochs "${EPOCHS:-15}" --patience 0 \
+      --precision bfloat16 --threads 1 --seed 1
+    ;;
+  en-zh)
+    tatoeba=$data/tatoeba-en-zh
+    { cat "$tatoeba/train.raw.en"; described zh 。 | cut -f1; } >"$text.en"
+    { cat "$tatoeba/train.raw.zh"; described zh 。 | cut -f2; } >"$text.zh"
+    $regard train --src "$text.en" --tgt "$text.zh" --dev-src "$tatoeba/valid.raw.en" --dev-tgt "$tatoeba/valid.raw.zh" \
+      --out "$runs/en-zh" --source-pieces 3500 --target-pieces 4500 --embedding 256 --hidden 256 --alignment 256 \
+      --readout 256 --dropout 0.3 --sample 0.5 --rate 0.0015 --batch-tokens 2000 --epochs "${EPOCHS:-30}" --patience 0 \
+      --precision bfloat16 --threads 1 --seed 1 --tokenize zh
+    ;;
+  multi30k)
+    m=$data/multi30k
+    $regard train --src "$m/train.en" --tgt "$m/train.fr" --dev-src "$m/val.en" --dev-tgt "$m/val.fr" \
+      --out "$runs/multi30k" --source-pieces 3500 --target-pieces 3500 --embedding 256 --hidden 288 --alignment 256 \
+      --readout 256 --dropout 0.35 --sample 0.5 --rate 0.0015 --batch-tokens 3000 --epochs "${EPOCHS:-20}" --patience 0 \
+      --precision bfloat16 --threads 1 --seed 1 --tokenize none
+    ;;
+  *)
+    echo "unknown model $what: wanted en-fr, en-zh or multi30k" >&2
+    exit 2
+    ;;
+esac
