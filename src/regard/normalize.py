@@ -114,9 +114,11 @@ class Entmax(Normalizer):
         if isinstance(alpha, Tensor):
             alpha = alpha.to(s.dtype)
             alpha = alpha.view(-1, 1, 1) if alpha.dim() else alpha
-        # Nothing further than 1 below the top (in units of (α−1)s) has any weight, so what is hidden may stand there.
+        # Nothing further than 1 below the top (in units of (α−1)s) has any weight, so what is hidden may stand there;
+        # a row with nothing else needs a solution all the same, and has one at 0.
         below = torch.where(visible, s - _top(s), 0.0)
-        x = ((alpha - 1) * below).masked_fill(~visible, -1.0).clamp(min=-1.0)
+        hidden_at = torch.where(visible.any(-1, keepdim=True), -1.0, 0.0).to(s.dtype)
+        x = torch.where(visible, ((alpha - 1) * below).clamp(min=-1.0), hidden_at)
         power = 1 / (alpha - 1)
         with torch.no_grad():
             if not isinstance(alpha, Tensor) and alpha in (1.5, 2.0):
