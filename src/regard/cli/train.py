@@ -45,7 +45,8 @@ def train(
     """Learn a translator that looks at the source as it writes (Bahdanau's encoder-decoder).
 
     Line n of --src is translated by line n of --tgt. Stop it at any moment, by Ctrl-C or worse: the same command
-    goes on where it stopped, and ends as if it had never stopped. OUT then holds a model for `regard translate --model OUT`.
+    goes on where it stopped, and ends as if it had never stopped. DIR then holds a model for
+    `regard translate --model DIR`.
 
     Examples:
 

@@ -144,7 +144,7 @@ class Model(nn.Module):
         """What the inputs give to both directions: (2, S, B, m) to (2, S, B, 3n)."""
         weight = self._both("weight_ih_l0").transpose(1, 2)  # (2, m, 3n)
         found = torch.bmm(embedded.flatten(1, 2), weight) + self._both("bias_ih_l0").unsqueeze(1)  # (2, S·B, 3n)
-        return found.unflatten(1, embedded.shape[1:3])
+        return found.view(*embedded.shape[:3], -1)
 
     def _both(self, name: str) -> Tensor:
         """A parameter of the encoder's forward and of its backward direction."""

@@ -1,0 +1,58 @@
+"""The written-out gradients of the recurrences and of the loss are autograd's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from regard.translate.loss import smoothed_cross_entropy
+from regard.translate.recurrence import gru, gru_step
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def test_a_sequence_is_nn_gru() -> None:
+    unit = nn.GRU(3, 5, batch_first=True).double()
+    inputs = torch.randn(7, 11, 3, dtype=torch.float64)
+    x = (inputs @ unit.weight_ih_l0.t() + unit.bias_ih_l0).transpose(0, 1).unsqueeze(0)
+    found = gru(x, unit.weight_hh_l0.unsqueeze(0), unit.bias_hh_l0.unsqueeze(0))
+    torch.testing.assert_close(found[0].transpose(0, 1), unit(inputs)[0])
+
+
+def test_a_step_is_nn_gru_cell() -> None:
+    cell = nn.GRUCell(3, 5).double()
+    inputs, state = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
+    found = gru_step(
+        inputs @ cell.weight_ih.t() + cell.bias_ih, state @ cell.weight_hh.t() + cell.bias_hh, state
+    )
+    torch.testing.assert_close(found, cell(inputs, state))
+
+
+def test_gradients() -> None:
+    torch.manual_seed(1)
+    assert torch.autograd.gradcheck(gru, (numbers(2, 3, 2, 6), numbers(2, 6, 2), numbers(2, 6)))
+    assert torch.autograd.gradcheck(gru_step, (numbers(3, 1, 6), numbers(3, 1, 6), numbers(3, 1, 2)))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_pytorch_s(smoothing: float) -> None:
+    torch.manual_seed(1)
+    logits, target = numbers(7, 11), torch.randint(0, 11, (7,))
+    ours, theirs = (
+        smoothed_cross_entropy(logits, target, smoothing),
+        cross_entropy(logits, target, label_smoothing=smoothing),
+    )
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(
+        torch.autograd.grad(3 * ours, logits)[0], torch.autograd.grad(3 * theirs, logits)[0]
+    )
+
+
+def test_loss_of_bfloat16_is_computed_in_float32() -> None:
+    logits = (100 * torch.randn(7, 11)).bfloat16().requires_grad_()
+    target = torch.randint(0, 11, (7,))
+    torch.testing.assert_close(smoothed_cross_entropy(logits, target), cross_entropy(logits.float(), target))
