@@ -69,10 +69,11 @@ class Softmax(Normalizer):
 
     def lse(self, scores: Tensor) -> Tensor:
         """Λ of s/τ, over the keys alone: the sink is no key."""
-        return super().lse(scores / self.temperature)
+        return super().lse(_prepared(scores)[0] / self.temperature)
 
     def forward(self, scores: Tensor) -> Tensor:
-        s, _, dtype = _prepared(scores / self.temperature)
+        s, _, dtype = _prepared(scores)
+        s = s / self.temperature
         sink = self.sink_logit(s)
         top = _top(s if sink is None else torch.maximum(s, sink))
         unnormalised = torch.exp(s - top)

@@ -229,7 +229,7 @@ class dense(Mask):
                 "must be that "
                 "or 1. A mask (B, S) becomes mask[:, None, None, :]"
             )
-        if wanted == grid.shape:
+        if wanted is not None and wanted == grid.shape:
             return self.allowed.to(grid.j.device)  # the whole grid: nothing to pick
         indices = zip((grid.b, grid.h, grid.i, grid.j), self.allowed.shape, strict=True)
         b, h, i, j = (index % size if size == 1 else index for index, size in indices)
