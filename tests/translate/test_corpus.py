@@ -17,7 +17,7 @@ def pair(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
 
 
 def test_pairs_are_read_line_by_line(tmp_path: Path) -> None:
-    corpus = read_parallel(*pair(tmp_path, b"one\ntwo  \nthree", "un\ndeux\ntrois\n".encode()))
+    corpus = read_parallel(*pair(tmp_path, b"one\ntwo  \nthree", b"un\ndeux\ntrois\n"))
     assert corpus.source == ("one", "two", "three")
     assert corpus.target == ("un", "deux", "trois")
 

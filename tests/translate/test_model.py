@@ -62,9 +62,7 @@ def test_padding_of_the_source_changes_nothing(model: Model, batch: Batch) -> No
         torch.testing.assert_close(b, a, rtol=0, atol=1e-12, msg=f"gradient of {name} {tuple(parameter.shape)}")
 
 
-def test_the_padding_test_would_see_a_missing_mask(
-    model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_padding_test_would_see_a_missing_mask(model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.translate.model.padding", lambda lengths: None)
     assert (loss(model, batch) - loss(model, scribbled(batch))).abs().item() > 1e-4
 
@@ -206,4 +204,4 @@ def test_bfloat16_products_stay_close() -> None:
 @pytest.mark.parametrize(("name", "value"), [("hidden", 0), ("embedding", -3), ("dropout", 1.0), ("dropout", -0.1)])
 def test_sizes_that_cannot_be(name: str, value: float) -> None:
     with pytest.raises(RegardError, match=f"{name}: found {value}"):
-        replace(SIZES, **{name: value})
+        replace(SIZES, **{name: value})  # type: ignore[arg-type]

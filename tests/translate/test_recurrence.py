@@ -17,18 +17,17 @@ def numbers(*shape: int) -> Tensor:
 
 def test_a_sequence_is_nn_gru() -> None:
     unit = nn.GRU(3, 5, batch_first=True).double()
+    p = dict(unit.named_parameters())
     inputs = torch.randn(7, 11, 3, dtype=torch.float64)
-    x = (inputs @ unit.weight_ih_l0.t() + unit.bias_ih_l0).transpose(0, 1).unsqueeze(0)
-    found = gru(x, unit.weight_hh_l0.unsqueeze(0), unit.bias_hh_l0.unsqueeze(0))
+    x = (inputs @ p["weight_ih_l0"].t() + p["bias_ih_l0"]).transpose(0, 1).unsqueeze(0)
+    found = gru(x, p["weight_hh_l0"].unsqueeze(0), p["bias_hh_l0"].unsqueeze(0))
     torch.testing.assert_close(found[0].transpose(0, 1), unit(inputs)[0])
 
 
 def test_a_step_is_nn_gru_cell() -> None:
     cell = nn.GRUCell(3, 5).double()
     inputs, state = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
-    found = gru_step(
-        inputs @ cell.weight_ih.t() + cell.bias_ih, state @ cell.weight_hh.t() + cell.bias_hh, state
-    )
+    found = gru_step(inputs @ cell.weight_ih.t() + cell.bias_ih, state @ cell.weight_hh.t() + cell.bias_hh, state)
     torch.testing.assert_close(found, cell(inputs, state))
 
 
@@ -47,9 +46,7 @@ def test_loss_is_pytorch_s(smoothing: float) -> None:
         cross_entropy(logits, target, label_smoothing=smoothing),
     )
     torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(
-        torch.autograd.grad(3 * ours, logits)[0], torch.autograd.grad(3 * theirs, logits)[0]
-    )
+    torch.testing.assert_close(torch.autograd.grad(3 * ours, logits)[0], torch.autograd.grad(3 * theirs, logits)[0])
 
 
 def test_loss_of_bfloat16_is_computed_in_float32() -> None:

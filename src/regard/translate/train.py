@@ -111,15 +111,16 @@ class _Run:
         _same_run(out, identity, settings)
         state = checkpoint.load_state(out)
         if state is None:
-            checkpoint.write_json(out / "run.json", identity)
-            self.source = Vocabulary.train(corpus.source, settings.source_pieces, "source vocabulary")
-            self.target = Vocabulary.train(corpus.target, settings.target_pieces, "target vocabulary")
-            checkpoint.save_vocabularies(out, self.source, self.target)
-            checkpoint.save_config(out, settings.config(len(self.source), len(self.target)))
+            self.source = Vocabulary.train(corpus.source, settings.source_pieces, "source_pieces")
+            self.target = Vocabulary.train(corpus.target, settings.target_pieces, "target_pieces")
         else:
             self.source = Vocabulary.load(out / "source.model")
             self.target = Vocabulary.load(out / "target.model")
         self._keep_short(corpus)
+        if state is None:  # everything given has proved fit: from here on the directory is this run's
+            checkpoint.write_json(out / "run.json", identity)
+            checkpoint.save_vocabularies(out, self.source, self.target)
+            checkpoint.save_config(out, settings.config(len(self.source), len(self.target)))
         torch.manual_seed(settings.seed)
         self.model = Model(settings.config(len(self.source), len(self.target)))
         self.average = deepcopy(self.model).eval().requires_grad_(False)

@@ -1,0 +1,69 @@
+"""`regard train`: options reach the run, errors are one line, and a run goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SIZES = {"source-pieces": 14, "target-pieces": 16, "embedding": 8, "hidden": 8, "alignment": 8, "readout": 8}
+COURSE = {"epochs": 2, "batch-tokens": 300, "warmup": 2, "tokenize": "none", "threads": 1}
+SMALL = [part for name, value in {**SIZES, **COURSE}.items() for part in (f"--{name}", value)]
+
+
+def regard(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "regard.cli", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> list[object]:
+    (tmp_path / "a").write_text("one two three\ntwo three\nthree one two one\n" * 20)
+    (tmp_path / "b").write_text("un deux trois\ndeux trois\ntrois un deux un\n" * 20)
+    files = {"src": "a", "tgt": "b", "dev-src": "a", "dev-tgt": "b"}
+    return [part for name, file in files.items() for part in (f"--{name}", tmp_path / file)]
+
+
+def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = regard("train", *text, "--out", out, *SMALL, "--minutes", 0)
+    assert first.returncode == 0, first.stderr
+    assert "time is up: saved at update 1" in first.stderr
+    assert "\x1b" not in first.stderr  # no terminal, no colours
+    second = regard("train", *text, "--out", out, *SMALL)
+    assert second.returncode == 0, second.stderr
+    assert "goes on at update 1" in second.stderr
+    assert "epoch 2/2" in second.stderr
+    assert second.stdout.startswith(f"{out}: ")
+    names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+    assert names == {"config.json", "model.safetensors", "source.model", "target.model", "run.json", "state.pt"}
+    other = regard("train", *text, "--out", out, *SMALL, "--hidden", 9)
+    assert other.returncode == 2
+    assert "hidden: the run in" in other.stderr
+    assert other.stderr.count("\n") == 1
+
+
+def test_bad_input_is_one_line(text: list[object], tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("un\n")
+    found = regard("train", *text, "--out", tmp_path / "run", *SMALL)
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert "ends after line 1" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert "Traceback" in regard("train", *text, "--out", tmp_path / "run", *SMALL, "--debug").stderr
+
+
+def test_help_has_an_example() -> None:
+    found = regard("train", "--help")
+    assert found.returncode == 0
+    assert "--dev-src dev.en" in found.stdout
+
+
+def test_a_first_try_that_failed_leaves_the_directory_free(text: list[object], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = regard("train", *text, "--out", out, *SMALL, "--source-pieces", 4000)
+    assert first.returncode == 2
+    assert "source_pieces: 4000 pieces cannot be learnt: this text gives at most" in first.stderr
+    assert regard("train", *text, "--out", out, *SMALL).returncode == 0
