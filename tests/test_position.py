@@ -99,7 +99,8 @@ def test_half_precision_keeps_its_phase_far_into_the_text(place: int, dtype: tor
     if not interleaved:
         x[: width // 2] = 1.0
     line = x.expand(1, 1, 1, width)
-    grid = Grid(*(torch.tensor(n).view(1, 1, 1, 1) for n in (0, 0, place, place)), L=place + 1, S=place + 1)
+    here, first = torch.tensor(place).view(1, 1, 1, 1), torch.zeros(1, 1, 1, 1, dtype=torch.int64)
+    grid = Grid(first, first, here, here, L=place + 1, S=place + 1)
     turned = rotary.keys(line, grid)[0, 0, 0].double()
     a, b = (turned[0::2], turned[1::2]) if interleaved else turned.chunk(2)
     exact = torch.tensor([place / 10_000 ** (2 * c / width) for c in range(width // 2)], dtype=F64)

@@ -15,13 +15,13 @@ from regard import mask, normalize, position, score
 
 @pytest.fixture(autouse=True)
 def _from_scratch() -> Iterator[None]:
-    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()
     yield
-    torch._dynamo.reset()  # type: ignore[no-untyped-call]
+    torch._dynamo.reset()
 
 
 def randn(*shape: int) -> Tensor:
-    return torch.randn(*shape, requires_grad=True)
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
 def gradients(function: Callable[..., Tensor], leaves: list[Tensor]) -> list[Tensor]:
@@ -32,7 +32,7 @@ def gradients(function: Callable[..., Tensor], leaves: list[Tensor]) -> list[Ten
 def check(function: Callable[..., Tensor], leaves: list[Tensor], backend: str = "aot_eager") -> None:
     compiled = torch.compile(function, fullgraph=True, backend=backend)
     for found, wanted in zip(gradients(compiled, leaves), gradients(function, leaves), strict=True):
-        assert torch.allclose(found, wanted, atol=1e-5, rtol=1e-4)
+        assert torch.allclose(found, wanted, atol=1e-9)
 
 
 BOTH: dict[str, dict[str, Any]] = {
@@ -44,19 +44,17 @@ BOTH: dict[str, dict[str, Any]] = {
 }
 REFERENCE: dict[str, dict[str, Any]] = {
     "additive, entmax": {"score": score.Concat(12, 12, width=3), "normalize": "entmax15", "mask": mask.causal("end")},
-    "bisected entmax": {"normalize": normalize.Entmax(1.3), "mask": mask.padding([7, 4])},
     "alibi, capped, sink": {
         "score": (score.ScaledDot() + position.ALiBi(6, "end")).capped(3.0),
         "normalize": normalize.Softmax(0.5, sink=0.0),
     },
-    "learned, hardmax": {"score": score.Learned.mlp(12, 12, 3), "normalize": "hardmax"},
-    "segments": {"mask": mask.segments([0, 0, 1, 1, -1, 2, 2], [0, 1, 2, -1, 0])},
+    "learned, hardmax": {"score": score.Learned.mlp(12, 12, 3).double(), "normalize": "hardmax"},
 }
 
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [("sdpa", n) for n in BOTH] + [("reference", n) for n in (*BOTH, *REFERENCE)],
+    [("sdpa", n) for n in BOTH] + [("reference", n) for n in ("padding & window", "rotary", *REFERENCE)],
 )
 def test_a_read_compiles_in_one_graph_with_its_gradients(engine: str, name: str) -> None:
     parts = {**BOTH, **REFERENCE}[name]

@@ -25,7 +25,7 @@ class Largest(TorchDispatchMode):
     """Remembers the largest floating tensor that any operation gave out."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.numel = 0
         self.by = ""
 

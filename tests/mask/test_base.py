@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor
 
 from regard import RegardError, mask
 from regard.mask import EMPTY, FULL, PARTIAL, Mask
@@ -74,8 +76,8 @@ def test_a_flex_attention_mask_allows_the_same_pairs(m: Mask) -> None:
 def test_a_hugging_face_function_answers_cell_by_cell_as_the_mask_does(m: Mask, length: int) -> None:
     function = m.huggingface_function()
     seen = m.tensor(2, 3, length, length).expand(2, 3, length, length)
-    for b, h, i, j in [(0, 0, 0, 0), (1, 2, 4, 3), (0, 1, 3, 4), (1, 0, 6, 2), (0, 2, 5, 6), (1, 1, 6, 6)]:
-        assert bool(function(b, h, i, j)) == bool(seen[b, h, i, j])
+    for at in [(0, 0, 0, 0), (1, 2, 4, 3), (0, 1, 3, 4), (1, 0, 6, 2), (0, 2, 5, 6), (1, 1, 6, 6)]:
+        assert bool(function(*at)) == bool(seen[at])
     b, h, i, j = (
         torch.arange(n).view(shape)
         for n, shape in zip(
@@ -114,9 +116,9 @@ def test_every_mask_draws_at_the_size_of_a_read(m: Mask) -> None:
 
 
 def test_a_tensor_beside_a_mask_is_refused_with_what_to_wrap_it_in() -> None:
-    bare: Tensor = torch.ones(2, 2, dtype=torch.bool)
-    for compose in (lambda: mask.causal() & bare, lambda: mask.causal() | bare):
+    bare: Any = torch.ones(2, 2, dtype=torch.bool)
+    for compose in (operator.and_, operator.or_):
         with pytest.raises(RegardError, match=r"wanted a mask on both sides; wrap .*regard.mask.dense\(tensor\)"):
-            compose()
+            compose(mask.causal(), bare)
     with pytest.raises(RegardError, match="mask & int: wanted a mask on both sides"):
         mask.causal() & 3  # type: ignore[operator]
