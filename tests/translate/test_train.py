@@ -109,27 +109,39 @@ def test_the_time_limit_saves(toy: Toy, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_as_many_updates(toy: Toy, tmp_path: Path) -> None:
-    whole = run(toy, tmp_path / "whole")
+    settings = replace(toy.settings, epochs=12, patience=0)
+    whole = run(toy, tmp_path / "whole", settings)
     out = tmp_path / "killed"
     program = (
         "import sys; from pathlib import Path; from regard.translate.settings import Settings; "
         "from regard.translate.train import train; p = [Path(x) for x in sys.argv[1:6]]; "
-        f"train(*p, settings=Settings(**{toy.settings.to_dict()!r}), threads=1, save_every=0.0)"
+        f"train(*p, settings=Settings(**{settings.to_dict()!r}), threads=1, save_every=0.0)"
     )
-    # A generator of its own, seeded by nothing: other moments each time.
-    moments = torch.empty(3).uniform_(0.0, 1.5, generator=torch.Generator().manual_seed(time.time_ns() % 2**31))
+    # Seeded by the clock: other moments each time.
+    moments = torch.empty(3).uniform_(0.0, 0.6, generator=torch.Generator().manual_seed(time.time_ns() % 2**31))
+    reached = []
     for after in moments.tolist():
+        before = written(out)
         child = subprocess.Popen([sys.executable, "-c", program, *map(str, toy.files), str(out)])
-        while not (out / "run.json").exists() and child.poll() is None:  # it has begun to write
-            time.sleep(0.01)
+        while written(out) == before and child.poll() is None:  # until it makes updates
+            time.sleep(0.005)
         time.sleep(after)
         child.kill()
         child.wait(timeout=30)
-    outcome = run(toy, out)
+        state = checkpoint.load_state(out)
+        assert state is not None
+        reached.append(state["position"]["updates"])
+    assert reached == sorted(reached)
+    outcome = run(toy, out, settings)
     assert outcome.finished
     assert outcome.updates == whole.updates
     assert_same_weights(tmp_path / "whole", out)
     assert Translator.load(out).translate(["one two"])[0].source[-1] == "</s>"
+
+
+def written(out: Path) -> int:
+    """When the state was last saved; 0: never."""
+    return (out / "state.pt").stat().st_mtime_ns if (out / "state.pt").exists() else 0
 
 
 def test_a_finished_run_is_left_alone(toy: Toy, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,26 @@ def test_draws_follow_their_seed(english: Vocabulary) -> None:
     assert first == again
     assert first != other
     assert [english.decode(ids) for ids in first] == ENGLISH
+
+
+def test_draws_are_the_same_in_another_process(english: Vocabulary, tmp_path: Path) -> None:
+    (tmp_path / "source.model").write_bytes(english.model)
+    program = (
+        "import sys; from pathlib import Path; from regard.translate.vocabulary import Vocabulary; "
+        f"print(Vocabulary.load(Path(sys.argv[1])).sample({ENGLISH!r}, 0.1, 5))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "source.model")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout.strip() == str(english.sample(ENGLISH, 0.1, 5))
+
+
+def test_a_small_alpha_draws_more_evenly(english: Vocabulary) -> None:
+    best = english.encode(ENGLISH)
+    assert english.sample(ENGLISH, 50.0, 1) == best
+    unlike = [
+        sum(a != b for a, b in zip(english.sample(ENGLISH * 9, alpha, 1), best * 9, strict=True)) for alpha in (0.1, 1)
+    ]
+    assert unlike[0] > unlike[1] > 0
 
 
 @pytest.mark.parametrize("size", [4000, 9])

@@ -21,7 +21,8 @@ class Settings:
 
     The learning rate climbs to ``rate`` over ``warmup`` updates and falls along half a cosine to 0 at the end of the
     last of ``epochs``. ``ema`` averages the weights as they go (0: off), and the average is what is tested and kept.
-    ``sample`` draws the pieces of the training text anew each epoch with probability ∝ P^sample (0: off). ``patience``
+    ``sample`` draws the pieces of the training text anew each epoch, among a sentence's likeliest readings, with
+    probability ∝ P^sample (0: off). ``patience``
     epochs without a better dev BLEU end the run (0: never).
     """
 

@@ -190,7 +190,7 @@ class _Run:
         drawn = []
         for side, vocabulary in enumerate((self.source, self.target)):
             seed = (self.settings.seed * 10007 + epoch) * 2 + side
-            rows = vocabulary.sample(self.lines[side], self.settings.sample, seed % 2**31)
+            rows = vocabulary.sample(self.lines[side], self.settings.sample, seed)
             longest = self.settings.max_length  # a draw has more pieces than the best reading: fall back to that
             drawn.append([row if len(row) <= longest else best for row, best in zip(rows, self.ids[side], strict=True)])
         return drawn[0], drawn[1]

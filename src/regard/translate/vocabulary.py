@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import random
 import re
 from collections.abc import Iterable, Sequence
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ class Vocabulary:
 
         self.model = model
         self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._sample_seed: Any = sentencepiece.set_random_generator_seed
+        self._log_p = [float(self._processor.get_score(i)) for i in range(len(self))]
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, name: str = "vocabulary") -> Vocabulary:
@@ -84,14 +86,19 @@ class Vocabulary:
         """The most probable pieces of each line, closed by ``EOS``."""
         return [[*ids, EOS] for ids in self._processor.encode(list(lines), num_threads=1)]
 
-    def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """Pieces drawn with probability ∝ P(pieces | line)^alpha (subword regularisation, Kudo 2018), then ``EOS``.
+    def sample(self, lines: Sequence[str], alpha: float, seed: int, best: int = 8) -> list[list[int]]:
+        """Pieces of each line drawn from its ``best`` likeliest readings, P ∝ P(reading)^alpha, closed by ``EOS``.
 
-        A pure function of its arguments: the same seed always draws the same pieces.
+        Subword regularisation (Kudo 2018). A pure function of its arguments, in any process: SentencePiece's own
+        sampling is not, its generator starts elsewhere in every process whatever its seed.
         """
-        self._sample_seed(seed)
-        drawn = self._processor.encode(list(lines), enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1)
-        return [[*ids, EOS] for ids in drawn]
+        draw = random.Random(seed)
+        drawn = []
+        for readings in self._processor.nbest_encode_as_ids(list(lines), best):
+            log_p = [alpha * sum(self._log_p[i] for i in ids) for ids in readings]
+            top = max(log_p)
+            drawn.append([*draw.choices(readings, [exp(x - top) for x in log_p])[0], EOS])
+        return drawn
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ``ids``; padding, begin and end say nothing."""
