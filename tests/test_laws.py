@@ -930,7 +930,7 @@ def test_law_6_self_attention_is_equivariant_until_something_tells_the_places(sc
     case = SCORES[scored]
     if case.widths[0] != case.widths[1] or (engine == "sdpa" and scored not in FUSED):
         pytest.skip("not this score's own memory, or refused")
-    x = torch.randn(B, H, S, case.widths[0], dtype=torch.float64)
+    x = 0.3 * torch.randn(B, H, S, case.widths[0], dtype=torch.float64)  # so that no query sees itself alone
     order = torch.tensor([3, 6, 0, 2, 5, 1, 4])
 
     def own(x: Tensor, m: Mask | None = None) -> Tensor:
@@ -939,7 +939,7 @@ def test_law_6_self_attention_is_equivariant_until_something_tells_the_places(sc
     moved = (own(x[:, :, order]) - own(x)[:, :, order]).abs().max().item()
     assert moved > 1e-3 if case.placed else moved < 1e-12
     causal = mask.causal()
-    assert (own(x[:, :, order], causal) - own(x, causal)[:, :, order]).abs().max() > 1e-2
+    assert (own(x[:, :, order], causal) - own(x, causal)[:, :, order]).abs().max() > 1e-3
 
 
 # ---- 7. True = may look ---------------------------------------------------------------------------------------------
