@@ -88,6 +88,10 @@ class Reading:
                     "same "
                     "queries in every part"
                 )
+            if not _same(part.sink, parts[0].sink):
+                raise RegardError(
+                    "merge: the parts were read with different sinks, wanted one sink for the whole memory"
+                )
         if len(parts) == 1:
             return parts[0]
         lse = _logsumexp(torch.stack([part.lse for part in parts]))
@@ -205,6 +209,10 @@ class Reading:
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in [names, *rows]
         ]
         return "\n".join([title, *lines])
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
 def _logsumexp(parts: Tensor) -> Tensor:

@@ -379,6 +379,14 @@ class Keyed(Wrapped):
     def keys(self, k: Tensor, grid: Grid | None = None) -> Tensor:
         return k
 
+    def as_dot(self, q: Tensor, k: Tensor) -> DotForm:
+        if q.shape[-1] != k.shape[-1]:
+            raise RegardError(
+                f"k: turned keys have width {k.shape[-1]}, turned queries {q.shape[-1]}, wanted equal widths; "
+                "score.keyed takes keys that went through score.keys"
+            )
+        return super().as_dot(q, k)
+
 
 def named(score: Score | str) -> Score:
     """The score itself, or the parameterless one of that name: dot, scaled_dot, cosine, euclidean."""

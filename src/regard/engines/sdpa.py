@@ -38,6 +38,9 @@ class Sdpa:
     def attend(self, c: Composition) -> Tensor:
         low, v, _ = _lowered(c)
         q, k, padded = one_width(low.q, low.k, v)
+        grouped = False
+        if q.shape[1] != k.shape[1]:  # a branch: while compiling, the comparison itself is a symbol
+            grouped = True
         out = F.scaled_dot_product_attention(
             q,
             k,
@@ -46,7 +49,7 @@ class Sdpa:
             dropout_p=c.dropout,
             is_causal=low.is_causal,
             scale=low.scale,
-            enable_gqa=q.shape[1] != k.shape[1],
+            enable_gqa=grouped,
         )
         return out[..., : v.shape[-1]].to(c.q.dtype)
 

@@ -222,7 +222,7 @@ class dense(Mask):
         object.__setattr__(self, "allowed", allowed.reshape((1,) * (4 - allowed.dim()) + tuple(allowed.shape)))
 
     def allows(self, grid: Grid) -> Tensor:
-        wanted = (*grid.shape[:2], grid.L, grid.S) if grid.b.dim() == 4 else None
+        wanted = (*grid.shape[:2], grid.L, grid.S) if grid.L and grid.b.dim() == 4 else None
         if wanted and any(found not in (1, size) for found, size in zip(self.allowed.shape, wanted, strict=True)):
             raise RegardError(
                 f"mask dense: found (B, H, L, S) = {tuple(self.allowed.shape)}, the read has {wanted}; each axis "
