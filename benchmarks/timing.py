@@ -72,9 +72,7 @@ def interleaved(
     True
     """
     if rounds < 1 or warmup < 0:
-        raise ValueError(
-            f"rounds is {rounds} and warmup {warmup}; rounds must be at least 1, warmup at least 0"
-        )
+        raise ValueError(f"rounds is {rounds} and warmup {warmup}; rounds must be at least 1, warmup at least 0")
     pairs = [(_seconds(ours), _seconds(peer)) for _ in range(warmup + rounds)][warmup:]
     ratios = [a / b for a, b in pairs]
     return Comparison(

@@ -78,9 +78,7 @@ def run_block(page: Path, block: Block, names: dict[str, Any]) -> str:
         names.update(example.globs)
         assert results.failed == 0, output.getvalue()
         return ""
-    code = compile(
-        "\n" * (block.line - 1) + block.text, str(page), "exec"
-    )  # so a traceback names the page's line
+    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")  # so a traceback names the page's line
     with contextlib.redirect_stdout(output):
         exec(code, names)
     return output.getvalue()
@@ -178,9 +176,7 @@ def test_ci_runs_the_commands_that_the_readmes_give() -> None:
 
 def test_a_block_that_prints_something_else_is_caught(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(
-        "```python\nx = 2\nprint(x)\n```\n\n```text\n2\n```\n\n```python\nprint(x + 1)\n```\n", "utf-8"
-    )
+    page.write_text("```python\nx = 2\nprint(x)\n```\n\n```text\n2\n```\n\n```python\nprint(x + 1)\n```\n", "utf-8")
     run_page(page)
     page.write_text("```python\nprint(2)\n```\n\n```text\n3\n```\n", "utf-8")
     with pytest.raises(AssertionError, match=r"page\.md:6"):
@@ -191,9 +187,7 @@ def test_a_block_that_prints_something_else_is_caught(tmp_path: Path) -> None:
 
 
 def test_wrong_commands_are_caught() -> None:
-    block = Block(
-        "console", "$ cat f | regard tranlate --to fr > g\n$ regard bench --lst # all\nregard x\n", 1, False
-    )
+    block = Block("console", "$ cat f | regard tranlate --to fr > g\n$ regard bench --lst # all\nregard x\n", 1, False)
     assert [complaint(words) for words in commands(block)] == [
         "there is no command regard tranlate",
         "regard bench has no option --lst",

@@ -35,7 +35,7 @@ def test_the_nouns_of_the_first_look_are_where_a_person_would_put_them() -> None
 
 
 def test_standard_input_gives_a_line_of_json_for_each_sentence() -> None:
-    result = run("-", "--json", "--to", "zh", stdin="I lost it.\nCome here!\n".encode())
+    result = run("-", "--json", "--to", "zh", stdin=b"I lost it.\nCome here!\n")
     assert [json.loads(line)["sentence"] for line in result.stdout.splitlines()] == ["I lost it.", "Come here!"]
 
 

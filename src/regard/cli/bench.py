@@ -48,9 +48,9 @@ def bench(
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object on standard output, the report on standard error.")
     ] = False,
-    from_: Annotated[
-        Path, typer.Option("--from", metavar="DIR", help="The folder that holds the benchmarks.")
-    ] = Path("benchmarks"),
+    from_: Annotated[Path, typer.Option("--from", metavar="DIR", help="The folder that holds the benchmarks.")] = Path(
+        "benchmarks"
+    ),
 ) -> None:
     """Run the benchmarks: ratios with their spread, beside a peer, measured in one run."""
     from rich.console import Console
@@ -85,9 +85,7 @@ def _find(folder: Path) -> list[str]:
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     names = [each for each in names if each not in HELPERS]
     if not names:
-        raise RegardError(
-            f"{str(folder.resolve())!r} holds no benchmark; name another folder with --from DIR"
-        )
+        raise RegardError(f"{str(folder.resolve())!r} holds no benchmark; name another folder with --from DIR")
     return names
 
 
@@ -128,8 +126,6 @@ def _runner(module: types.ModuleType) -> Callable[[object], dict[str, object]]:
 
     run = getattr(module, "run", None)
     if not callable(run):
-        raise RegardError(
-            f"benchmark {module.__file__}: it needs a function run(console) that returns a dict"
-        )
+        raise RegardError(f"benchmark {module.__file__}: it needs a function run(console) that returns a dict")
     found: Callable[[object], dict[str, object]] = run
     return found
