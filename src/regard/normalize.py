@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError, unknown_name
+from regard.numerics import finite, logsumexp, wide
 
 
 class Normalizer(nn.Module, ABC):
@@ -28,13 +29,7 @@ class Normalizer(nn.Module, ABC):
 
     def lse(self, scores: Tensor) -> Tensor:
         """Λ = log Σ exp(s) over the keys, natural log, (…, S) → (…); −inf for an empty row."""
-        s, _, _ = _prepared(scores)
-        if s.shape[-1] == 0:
-            return s.new_full(s.shape[:-1], -math.inf)
-        top = _top(s)
-        total = torch.exp(s - top).sum(-1)
-        empty = total == 0
-        return torch.where(empty, -math.inf, top.squeeze(-1) + torch.where(empty, 1.0, total).log())
+        return logsumexp(wide(scores), dim=-1)
 
 
 class Softmax(Normalizer):
@@ -69,7 +64,7 @@ class Softmax(Normalizer):
 
     def lse(self, scores: Tensor) -> Tensor:
         """Λ of s/τ, over the keys alone: the sink is no key."""
-        return super().lse(_prepared(scores)[0] / self.temperature)
+        return super().lse(wide(scores) / self.temperature)
 
     def forward(self, scores: Tensor) -> Tensor:
         s, _, dtype = _prepared(scores)
@@ -243,14 +238,13 @@ def _check_temperature(who: str, temperature: float) -> None:
 
 def _prepared(scores: Tensor) -> tuple[Tensor, Tensor, torch.dtype]:
     """Scores in a precision that can sum them, which of them may be seen, and the precision to give back."""
-    wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    return wide, wide != -math.inf, scores.dtype
+    s = wide(scores)
+    return s, s != -math.inf, scores.dtype
 
 
 def _top(s: Tensor) -> Tensor:
     """The row's maximum, without gradient, and 0 for an empty row, so that s − top is never inf − inf."""
-    top = s.detach().amax(-1, keepdim=True)
-    return torch.where(top == -math.inf, 0.0, top)
+    return finite(s.detach().amax(-1, keepdim=True))
 
 
 def _straight_through(s: Tensor, visible: Tensor) -> Tensor:

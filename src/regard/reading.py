@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.numerics import finite, logsumexp
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -94,7 +95,7 @@ class Reading:
                 )
         if len(parts) == 1:
             return parts[0]
-        lse = _logsumexp(torch.stack([part.lse for part in parts]))
+        lse = logsumexp(torch.stack([part.lse for part in parts]), dim=0)
         # A part's output was divided by its own denominator, which counts the sink when there is one.
         over = [part._denominator for part in parts]
         sink = parts[0].sink
@@ -116,13 +117,13 @@ class Reading:
             return torch.stack([s * x for s, x in zip(shares, values, strict=True) if x is not None]).amax(0)
 
         # E[s] = Λ − H mixes as the output does; the empty part has neither.
-        mean = mix([None if p.entropy is None or p.sink is not None else _finite(p.lse) - p.entropy for p in parts])
+        mean = mix([None if p.entropy is None or p.sink is not None else finite(p.lse) - p.entropy for p in parts])
         names = set.intersection(*(set(p.mass) for p in parts))
         return Reading(
             output=output.to(parts[0].output.dtype),
             lse=lse,
             seen=torch.stack([part.seen for part in parts]).sum(0),
-            entropy=None if mean is None else (_finite(lse) - mean).clamp(min=0),
+            entropy=None if mean is None else (finite(lse) - mean).clamp(min=0),
             bound=largest([part.bound for part in parts]),
             peak=largest([part.peak for part in parts]),
             mass={name: m for name in sorted(names) if (m := mix([p.mass[name] for p in parts])) is not None},
@@ -215,20 +216,7 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
     return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
-def _logsumexp(parts: Tensor) -> Tensor:
-    """log Σ exp over the first axis, −∞ (and no NaN gradient) where every part is −∞."""
-    top = parts.detach().amax(0)
-    top = torch.where(top == -math.inf, 0.0, top)
-    total = torch.exp(parts - top).sum(0)
-    empty = total == 0
-    return torch.where(empty, -math.inf, top + torch.where(empty, 1.0, total).log())
-
-
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     """exp(part − whole), 0 where the part is −∞ (0/0 for an empty row included)."""
     nothing = part == -math.inf
-    return torch.where(nothing, 0.0, torch.exp(torch.where(nothing, 0.0, part) - _finite(whole)))
-
-
-def _finite(x: Tensor) -> Tensor:
-    return torch.where(x == -math.inf, 0.0, x)
+    return torch.where(nothing, 0.0, torch.exp(torch.where(nothing, 0.0, part) - finite(whole)))

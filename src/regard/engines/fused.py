@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.grid import Grid
+from regard.numerics import wide
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Lowered:
 
     def wide(self) -> Lowered:
         """The same in float32 at least: statistics of half-precision reads are taken in single."""
-        return replace(self, q=_wide(self.q), k=_wide(self.k))
+        return replace(self, q=wide(self.q), k=wide(self.k))
 
 
 def fused(low: Lowered, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,7 +100,3 @@ def _with_gradient(low: Lowered, lse: Tensor) -> Tensor:
     mean_key, _ = _call(held, low.k)
     slope = low.scale * (low.q * mean_key).sum(-1)
     return lse + torch.where(lse == -math.inf, 0.0, slope - slope.detach())
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from regard.engines.memory import without_hidden
 from regard.normalize import Softmax
+from regard.numerics import wide
 from regard.plan import Composition, Wanted
 from regard.reading import TELEMETRY, Reading
 
@@ -30,7 +31,7 @@ class Reference:
 
     def scores(self, c: Composition) -> Tensor:
         """s (B, H, L, S), −inf where the query may not look; half precision is computed in float32."""
-        q, k = _wide(c.q), _wide(c.k)
+        q, k = wide(c.q), wide(c.k)
         q, k = c.score.queries(q, c.grid), c.score.keys(k, c.grid)
         s = c.score.compare(q, _for_each_head(k, q.shape[1]), c.grid)
         return s if c.mask is None else s.masked_fill(~c.mask.allows(c.grid), -math.inf)
@@ -75,16 +76,12 @@ def _normalised(c: Composition, s: Tensor) -> Tensor:
 
 def _average(c: Composition, w: Tensor) -> Tensor:
     w = F.dropout(w, c.dropout) if c.dropout else w
-    return (w @ _for_each_head(_wide(c.v), w.shape[1]).to(w.dtype)).to(c.q.dtype)
+    return (w @ _for_each_head(wide(c.v), w.shape[1]).to(w.dtype)).to(c.q.dtype)
 
 
 def _for_each_head(x: Tensor, H: int) -> Tensor:
     """(B, G, S, D) → (B, H, S, D): query head h reads key head h // (H // G)."""
     return x if x.shape[1] == H else x.repeat_interleave(H // x.shape[1], dim=1)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _with_telemetry(r: Reading, c: Composition, s: Tensor, w: Tensor, visible: Tensor, wanted: Wanted) -> Reading:
