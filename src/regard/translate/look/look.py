@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +49,7 @@ class Look:
     target: tuple[str, ...]
     weights: Tensor
     on_padding: float
+    reminder: ClassVar[str] = REMINDER
 
     @property
     def words(self) -> list[Word]:
@@ -99,7 +100,7 @@ class Look:
             ],
             "weight_on_padding": self.on_padding,
             "notices": self.notices,
-            "reminder": REMINDER,
+            "reminder": self.reminder,
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:

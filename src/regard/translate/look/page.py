@@ -39,8 +39,6 @@ def section(look: Look) -> str:
 
 
 def _section(look: Look) -> str:
-    from regard.translate.look.look import REMINDER
-
     head = "".join(f'<th scope="col">{escape(word)}</th>' for word in look.source)
     rows = []
     for word, row in zip(look.words, look.weights.tolist(), strict=True):
@@ -59,7 +57,7 @@ def _section(look: Look) -> str:
         f"<blockquote><b>{escape(look.translation)}</b></blockquote>"
         f"<table><thead><tr><th></th>{head}"
         '<th title="entropy as a share of log n">H / log n</th><th>peak at</th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table><ul>{notices}</ul><p class=note>{escape(REMINDER)}</p></section>"
+        f"<tbody>{''.join(rows)}</tbody></table><ul>{notices}</ul><p class=note>{escape(look.reminder)}</p></section>"
     )
 
 

@@ -20,8 +20,6 @@ _NARROW, _WIDE = 4, 10  # narrowest and widest column of the map
 
 def lines(look: Look, width: int) -> Iterator[Text]:
     """The picture, a line at a time, none wider than ``width``; a long sentence is drawn in bands of columns."""
-    from regard.translate.look.look import REMINDER
-
     yield Text.assemble(("  source  ", "dim"), look.sentence)
     yield Text.assemble(("  target  ", "dim"), (look.translation, "bold"))
     yield Text()
@@ -35,7 +33,7 @@ def lines(look: Look, width: int) -> Iterator[Text]:
         yield Text()
     for notice in look.notices:
         yield _wrapped(notice, width)
-    yield _wrapped(REMINDER, width, "italic dim")
+    yield _wrapped(look.reminder, width, "italic dim")
 
 
 def _band(look: Look, start: int, stop: int, label: int, size: int) -> Iterator[Text]:
