@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,15 @@ def test_the_nouns_of_the_first_look_are_where_a_person_would_put_them() -> None
 def test_standard_input_gives_a_line_of_json_for_each_sentence() -> None:
     result = run("-", "--json", "--to", "zh", stdin=b"I lost it.\nCome here!\n")
     assert [json.loads(line)["sentence"] for line in result.stdout.splitlines()] == ["I lost it.", "Come here!"]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "sentences"), [("I lost it.\nCome here!\n", ["I lost it.", "Come here!"]), ("", [FIRST])]
+)
+def test_a_pipe_is_read_when_no_sentence_is_given(stdin: str, sentences: list[str]) -> None:
+    command = [sys.executable, "-m", "regard.cli", "inspect", "--json"]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=True)
+    assert [json.loads(line)["sentence"] for line in done.stdout.splitlines()] == sentences
 
 
 def test_pictures_and_pages_are_written(tmp_path: Path) -> None:

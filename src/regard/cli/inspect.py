@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -48,7 +49,7 @@ def inspect(
 
       regard inspect "I lost my keys." --png look.png --html look.html
 
-      cat sentences.txt | regard inspect - --json
+      cat sentences.txt | regard inspect --json
     """
     from regard.translate.look import look
     from regard.translate.shipped import load
@@ -56,6 +57,8 @@ def inspect(
 
     _check_endings(png, html)
     translator = load(to) if model is None else Translator.load(model)
+    if sentence is None and _waiting(sys.stdin):
+        sentence = "-"
     looks: list[Look] = []
     keep = png is not None or html is not None
     for text in _sentences(sentence):
@@ -78,6 +81,18 @@ def _sentences(sentence: str | None) -> Iterator[str]:
         if not line.strip():
             raise RegardError(f"sentence: line {number} of standard input is empty, wanted one sentence a line")
         yield line.strip()
+
+
+def _waiting(stream: IO[str] | None) -> bool:
+    """Whether a pipe or file already holds text. A pipe that nobody writes to must not hang: - waits, this does not."""
+    from select import select
+
+    try:
+        if stream is None or stream.isatty() or not select([stream], [], [], 0)[0]:
+            return False
+        return bool(cast(BufferedReader, stream.buffer).peek(1))  # type: ignore[attr-defined]  # a text stream has one
+    except (OSError, ValueError):  # no file behind it, or a system where only sockets can be asked
+        return False
 
 
 def _decoded(stream: Iterable[bytes]) -> Iterator[str]:
