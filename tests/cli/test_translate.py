@@ -18,7 +18,7 @@ LINES = ["one two three", "two three", "three one two one"] * 20
 
 def translate(text: str | bytes, *args: object) -> subprocess.CompletedProcess[bytes]:
     raw = text if isinstance(text, bytes) else text.encode()
-    command = [sys.executable, "-m", "regard.cli", "translate", *map(str, args)]
+    command = [sys.executable, "-m", "regard.cli", "translate", "--threads", "1", *map(str, args)]
     return subprocess.run(command, input=raw, capture_output=True, timeout=120)
 
 
@@ -83,7 +83,7 @@ def test_input_that_is_not_utf8(model: Path) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_fault(model: Path) -> None:
-    command = f"'{sys.executable}' -m regard.cli translate --model '{model}' --beam 1 | head -n 1"
+    command = f"'{sys.executable}' -m regard.cli translate --threads 1 --model '{model}' --beam 1 | head -n 1"
     found = subprocess.run(["bash", "-c", command], input=b"one two\n" * 2000, capture_output=True, timeout=120)
     assert found.stdout.count(b"\n") == 1
     assert b"Traceback" not in found.stderr
