@@ -258,6 +258,11 @@ MASKS = {
 FUSED = [name for name, case in SCORES.items() if not case.build().no_dot_form]
 PLAIN = [name for name, case in NORMALISERS.items() if case.merges and case.sink is None]
 UNPLACED = [name for name, case in SCORES.items() if not case.placed]
+TRUE_GRADIENT = [
+    name for name, case in NORMALISERS.items() if not case.surrogate
+]  # the others' is softmax's, on purpose
+RUN = [("reference", name) for name in SCORES] + [("sdpa", name) for name in FUSED]
+RUN_ON_ITSELF = [(engine, name) for engine, name in RUN if SCORES[name].widths[0] == SCORES[name].widths[1]]
 GROUPS: dict[str, Mask | Tensor] = {
     "some keys": torch.tensor([True, False, False, True, False, True, False]),
     "keys of a row": KEYS,
@@ -504,10 +509,8 @@ def everything(scored: str, normalised: str, masked: str, engine: str) -> tuple[
 
 
 @every_score
-@every_normaliser
+@pytest.mark.parametrize("normalised", TRUE_GRADIENT)
 def test_law_1_gradients_are_those_of_finite_differences(scored: str, normalised: str) -> None:
-    if NORMALISERS[normalised].surrogate:
-        pytest.skip("its gradient is the softmax's by definition: the next test")
     turn = list(SCORES).index(scored) + 5 * list(NORMALISERS).index(normalised)
     masked = list(MASKS)[turn % len(MASKS)]  # all masks come round
     function, leaves = everything(scored, normalised, masked, "reference")
@@ -649,13 +652,10 @@ def test_law_3_masking_a_key_equals_deleting_it(scored: str, normalised: str) ->
 
 
 @pytest.mark.parametrize("rubbish", [math.nan, math.inf, -math.inf, 1e30])
-@pytest.mark.parametrize("engine", ["reference", "sdpa"])
-@every_score
+@pytest.mark.parametrize(("engine", "scored"), RUN)
 def test_law_3_rubbish_in_a_masked_slot_reaches_neither_the_read_nor_a_gradient(
     scored: str, engine: str, rubbish: float
 ) -> None:
-    if engine == "sdpa" and scored not in FUSED:
-        pytest.skip("sdpa refuses this score")
     part = score_part(scored)
     for m in (mask.dense(~HIDDEN), mask.dense(~HIDDEN) & mask.causal("end"), mask.dense((~HIDDEN).expand(B, H, L, S))):
         found = []
@@ -924,12 +924,9 @@ def test_law_6_permuting_the_memory_permutes_the_weights_and_leaves_the_read_alo
             )
 
 
-@every_score
-@pytest.mark.parametrize("engine", ["reference", "sdpa"])
+@pytest.mark.parametrize(("engine", "scored"), RUN_ON_ITSELF)
 def test_law_6_self_attention_is_equivariant_until_something_tells_the_places(scored: str, engine: str) -> None:
     case = SCORES[scored]
-    if case.widths[0] != case.widths[1] or (engine == "sdpa" and scored not in FUSED):
-        pytest.skip("not this score's own memory, or refused")
     x = 0.3 * torch.randn(B, H, S, case.widths[0], dtype=torch.float64)  # so that no query sees itself alone
     order = torch.tensor([3, 6, 0, 2, 5, 1, 4])
 
