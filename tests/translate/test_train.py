@@ -56,6 +56,15 @@ class Stopper:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_plain_epochs_draw_no_pieces(toy: Toy, tmp_path: Path) -> None:
+    run(toy, tmp_path / "never", replace(toy.settings, sample=0.0))
+    run(toy, tmp_path / "plain", replace(toy.settings, sample=0.5, plain=toy.settings.epochs))
+    run(toy, tmp_path / "drawn", replace(toy.settings, sample=0.5, plain=toy.settings.epochs - 1))
+    assert_same_weights(tmp_path / "never", tmp_path / "plain")
+    with pytest.raises(AssertionError):
+        assert_same_weights(tmp_path / "never", tmp_path / "drawn")
+
+
 def test_stopped_anywhere_it_ends_with_the_very_weights(toy: Toy, tmp_path: Path) -> None:
     whole = run(toy, tmp_path / "whole")
     assert whole.finished

@@ -34,6 +34,7 @@ def train(
     sample: Annotated[
         float, typer.Option(help="Draw pieces anew each epoch, with probability ∝ P^SAMPLE; 0: off.")
     ] = 0.0,
+    plain: Annotated[int, typer.Option(help="Last epochs that draw no pieces, as translating will not.")] = 0,
     patience: Annotated[int, typer.Option(help="Stop after so many epochs without a better BLEU; 0: never.")] = 5,
     tokenize: Annotated[str, typer.Option(help="sacrebleu's tokeniser for BLEU: 13a, zh, none, char, intl.")] = "13a",
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for the matrix products.")] = "float32",
@@ -79,6 +80,7 @@ def train(
         smoothing=smoothing,
         ema=ema,
         sample=sample,
+        plain=plain,
         patience=patience,
         tokenize=tokenize,  # type: ignore[arg-type]  # checked by Settings, which lists the names
         precision=precision,  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ class Settings:
     The learning rate climbs to ``rate`` over ``warmup`` updates and falls along half a cosine to 0 at the end of the
     last of ``epochs``. ``ema`` averages the weights as they go (0: off), and the average is what is tested and kept.
     ``sample`` draws the pieces of the training text anew each epoch, among a sentence's likeliest readings, with
-    probability ∝ P^sample (0: off). ``patience``
-    epochs without a better dev BLEU end the run (0: never).
+    probability ∝ P^sample (0: off); the last ``plain`` epochs take the likeliest alone, as translating will.
+    ``patience`` epochs without a better dev BLEU end the run (0: never).
     """
 
     source_pieces: int = 4000
@@ -42,6 +42,7 @@ class Settings:
     smoothing: float = 0.1
     ema: float = 0.999
     sample: float = 0.0
+    plain: int = 0
     patience: int = 5
     tokenize: Tokenize = "13a"
     precision: Precision = "float32"
@@ -56,6 +57,7 @@ class Settings:
             ("max_length", 2),
             ("warmup", 0),
             ("patience", 0),
+            ("plain", 0),
         ):
             _want(name, getattr(self, name), getattr(self, name) >= least, f"a whole number of at least {least}")
         for name in ("rate", "clip"):

@@ -185,7 +185,7 @@ class _Run:
         return self._outcome()
 
     def _pieces(self, epoch: int) -> tuple[Ids, Ids]:
-        if self.settings.sample == 0.0:
+        if self.settings.sample == 0.0 or epoch >= self.settings.epochs - self.settings.plain:
             return self.ids
         drawn = []
         for side, vocabulary in enumerate((self.source, self.target)):
