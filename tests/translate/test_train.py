@@ -23,7 +23,7 @@ from regard.translate.translator import Translator
 from .conftest import Toy
 
 
-def run(toy: Toy, out: Path, settings: Settings | None = None, **options: float) -> Outcome:
+def run(toy: Toy, out: Path, settings: Settings | None = None, **options: object) -> Outcome:
     return train(*toy.files, out, settings or toy.settings, threads=1, **options)  # type: ignore[arg-type]
 
 
@@ -54,6 +54,26 @@ class Stopper:
         self.after -= 1
         if self.after == 0:
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_begins_with_the_model_it_is_given(toy: Toy, tmp_path: Path) -> None:
+    run(toy, tmp_path / "first")
+    still = replace(toy.settings, rate=1e-30, sample=0.0, dropout=0.0, epochs=1)
+    run(toy, tmp_path / "second", still, start=tmp_path / "first")
+    before, after = (checkpoint.load_model(tmp_path / name) for name in ("first", "second"))
+    for name, weight in after[0].state_dict().items():
+        torch.testing.assert_close(weight, before[0].state_dict()[name], atol=1e-7, rtol=0)
+    assert (after[1].model, after[2].model) == (before[1].model, before[2].model)  # the vocabularies came along
+
+
+def test_a_run_refuses_another_beginning_and_other_sizes(toy: Toy, tmp_path: Path) -> None:
+    run(toy, tmp_path / "first")
+    run(toy, tmp_path / "other", replace(toy.settings, seed=2))
+    with pytest.raises(RegardError, match="hidden: found 12, the model to begin from has 16"):
+        run(toy, tmp_path / "second", replace(toy.settings, hidden=12), start=tmp_path / "first")
+    run(toy, tmp_path / "third", start=tmp_path / "first")
+    with pytest.raises(RegardError, match="from: not what the run"):
+        run(toy, tmp_path / "third", start=tmp_path / "other")
 
 
 def test_plain_epochs_draw_no_pieces(toy: Toy, tmp_path: Path) -> None:

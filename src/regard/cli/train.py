@@ -16,6 +16,10 @@ def train(
     dev_src: Annotated[Path, typer.Option(metavar="FILE", help="Source sentences to test on while training.")],
     dev_tgt: Annotated[Path, typer.Option(metavar="FILE", help="Their translations.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the model and the run's state go.")],
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="Begin with this model's weights and vocabularies."),
+    ] = None,
     source_pieces: Annotated[int, typer.Option(help="Size of the source vocabulary.")] = 4000,
     target_pieces: Annotated[int, typer.Option(help="Size of the target vocabulary.")] = 4000,
     embedding: Annotated[int, typer.Option(help="Width of the embeddings.")] = 256,
@@ -94,6 +98,7 @@ def train(
             dev_tgt,
             out,
             settings,
+            start=start,
             minutes=minutes,
             threads=threads,
             save_every=save_every,

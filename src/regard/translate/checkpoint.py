@@ -19,6 +19,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from regard.translate.model import Config, Model
 from regard.translate.vocabulary import Vocabulary
 
 __all__ = [
+    "digest",
     "export",
     "load_model",
     "load_state",
@@ -156,6 +158,11 @@ def load_model(directory: Path) -> tuple[Model, Vocabulary, Vocabulary]:
         )
     model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
     return model.eval(), source, target
+
+
+def digest(directory: Path) -> str:
+    """The SHA-256 of a model's weights, by which a run knows what it began with."""
+    return sha256(_read(directory / "model.safetensors")).hexdigest()
 
 
 def export(directory: Path, out: Path) -> None:

@@ -74,6 +74,7 @@ def train(
     out: Path,
     settings: Settings | None = None,
     *,
+    start: Path | None = None,
     minutes: float | None = None,
     threads: int | None = None,
     save_every: float = 120.0,
@@ -83,7 +84,8 @@ def train(
 
     Where ``out`` holds a run of the same text and settings, that run goes on from its last save; with one thread and
     float32 it ends with the very weights it would have had. A first SIGINT or SIGTERM saves and stops; so does the
-    limit of ``minutes``. ``save_every`` is in seconds.
+    limit of ``minutes``. ``save_every`` is in seconds. ``start`` is the directory of a model whose weights and
+    vocabularies the run begins with; its sizes must be those of ``settings``.
 
     Raises:
         RegardError: bad text or settings, ``out`` holds another run (says what differs), is in use, or cannot be
@@ -98,19 +100,26 @@ def train(
     corpus = read_parallel(source, target)
     dev = read_parallel(dev_source, dev_target)
     with _claim(out):
-        run = _Run(corpus, dev, out, settings, report)
+        run = _Run(corpus, dev, out, settings, start, report)
         deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
         with _stop_signals() as stop:
             return run.go(deadline, stop, save_every)
 
 
 class _Run:
-    def __init__(self, corpus: Corpus, dev: Corpus, out: Path, settings: Settings, report: Report) -> None:
+    def __init__(
+        self, corpus: Corpus, dev: Corpus, out: Path, settings: Settings, start: Path | None, report: Report
+    ) -> None:
         self.settings, self.out, self.report, self.dev = settings, out, report, dev
-        identity = {"settings": settings.to_dict(), "corpus": corpus.digest, "dev": dev.digest}
+        begun = None if start is None else checkpoint.digest(start)
+        identity = {"settings": settings.to_dict(), "corpus": corpus.digest, "dev": dev.digest, "from": begun}
         _same_run(out, identity, settings)
         state = checkpoint.load_state(out)
-        if state is None:
+        first: Model | None = None
+        if state is None and start is not None:
+            first, self.source, self.target = checkpoint.load_model(start)
+            _check_sizes(first, settings)
+        elif state is None:
             self.source = Vocabulary.train(corpus.source, settings.source_pieces, "source_pieces")
             self.target = Vocabulary.train(corpus.target, settings.target_pieces, "target_pieces")
         else:
@@ -123,6 +132,8 @@ class _Run:
             checkpoint.save_config(out, settings.config(len(self.source), len(self.target)))
         torch.manual_seed(settings.seed)
         self.model = Model(settings.config(len(self.source), len(self.target)))
+        if first is not None:
+            self.model.load_state_dict(first.state_dict())
         self.average = deepcopy(self.model).eval().requires_grad_(False)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=settings.rate, fused=True)
         self.at = _Position()
@@ -293,11 +304,17 @@ def _same_run(out: Path, identity: dict[str, Any], settings: Settings) -> None:
         raise RegardError(
             f"{name}: the run in {out} was begun with {was}, found {now}; give the same, or another --out"
         )
-    for name, option in (("corpus", "src/tgt"), ("dev", "dev-src/dev-tgt")):
+    for name, option in (("corpus", "src/tgt"), ("dev", "dev-src/dev-tgt"), ("from", "from")):
         if before.get(name) != identity[name]:
-            raise RegardError(
-                f"{option}: not the text that the run in {out} was begun with; give that text, or another --out"
-            )
+            raise RegardError(f"{option}: not what the run in {out} was begun with; give that, or another --out")
+
+
+def _check_sizes(first: Model, settings: Settings) -> None:
+    """Raises where a model to begin with has other sizes than those asked for; its dropout is free to change."""
+    for name in ("embedding", "hidden", "alignment", "readout"):
+        found, wanted = getattr(first.config, name), getattr(settings, name)
+        if found != wanted:
+            raise RegardError(f"{name}: found {wanted}, the model to begin from has {found}; give --{name} {found}")
 
 
 @contextmanager
