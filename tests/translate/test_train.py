@@ -191,10 +191,10 @@ def test_other_settings_are_refused_by_name(toy: Toy, tmp_path: Path, name: str,
 def test_other_text_is_refused_by_name(toy: Toy, tmp_path: Path) -> None:
     run(toy, tmp_path / "run", minutes=0.0)
     toy.dev_source.write_text(toy.dev_source.read_text().replace("one", "two", 1))
-    with pytest.raises(RegardError, match="dev-src/dev-tgt: not the text"):
+    with pytest.raises(RegardError, match="dev-src/dev-tgt: not what the run"):
         run(toy, tmp_path / "run")
     toy.source.write_text("one\n" * 211)
-    with pytest.raises(RegardError, match="src/tgt: not the text"):
+    with pytest.raises(RegardError, match="src/tgt: not what the run"):
         run(toy, tmp_path / "run")
 
 

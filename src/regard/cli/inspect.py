@@ -18,7 +18,7 @@ __all__ = ["inspect"]
 FIRST = "The cat sat on the mat."
 SEEN = (
     f"“{FIRST}” stands four times in the text that the model learnt from; try a sentence of your own: "
-    'regard inspect "Where did you put my keys?"'
+    'regard inspect "I forgot to close the window."'
 )
 
 
