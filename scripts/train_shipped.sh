@@ -27,10 +27,13 @@ case $what in
     tatoeba=$data/tatoeba-en-fr
     { cat "$tatoeba/train.en"; described fr . | cut -f1; } >"$text.en"
     { cat "$tatoeba/train.fr"; described fr . | cut -f2; } >"$text.fr"
-    $regard train --src "$text.en" --tgt "$text.fr" --dev-src "$tatoeba/valid.en" --dev-tgt "$tatoeba/valid.fr" \
-      --out "$runs/en-fr" --source-pieces 3500 --target-pieces 3500 --embedding 256 --hidden 288 --alignment 256 \
-      --readout 256 --dropout 0.2 --sample 0.5 --rate 0.0015 --batch-tokens 3000 --epochs "${EPOCHS:-15}" --patience 0 \
-      --precision bfloat16 --threads 1 --seed 1
+    sizes=(--source-pieces 3500 --target-pieces 3500 --embedding 256 --hidden 288 --alignment 256 --readout 256
+      --dev-src "$tatoeba/valid.en" --dev-tgt "$tatoeba/valid.fr" --patience 0 --precision bfloat16 --threads 1 --seed 1)
+    $regard train --src "$text.en" --tgt "$text.fr" --out "$runs/en-fr-both" "${sizes[@]}" \
+      --dropout 0.2 --sample 0.5 --plain 2 --rate 0.0015 --batch-tokens 3000 --epochs "${EPOCHS:-15}"
+    # Then everyday sentences alone, less held back, so that rare words of theirs are learnt and not copied.
+    $regard train --from "$runs/en-fr-both" --src "$tatoeba/train.en" --tgt "$tatoeba/train.fr" --out "$runs/en-fr" \
+      "${sizes[@]}" --dropout 0.1 --smoothing 0.05 --rate 0.001 --warmup 50 --ema 0.998 --batch-tokens 2000 --epochs 3
     ;;
   en-zh)
     tatoeba=$data/tatoeba-en-zh

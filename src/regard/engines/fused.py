@@ -37,22 +37,39 @@ class Lowered:
         return replace(self, q=wide(self.q), k=wide(self.k))
 
 
-def fused(low: Lowered, v: Tensor) -> tuple[Tensor, Tensor]:
-    """(Σ w v, log Σ exp s): (B, H, L, E) and (B, H, L). An empty row gives 0 and −∞."""
-    q, k, values = one_width(low.q, low.k, v)
+def fused(low: Lowered, *columns: Tensor) -> tuple[Tensor, Tensor]:
+    """(Σ w v, log Σ exp s), v being ``columns`` side by side: (B, H, L, E), (B, H, L). An empty row gives 0 and −∞."""
+    q, k, values = one_width(low.q, low.k, *columns)
     output, lse = _call(replace(low, q=q, k=k), values)
     if low.mask is not None:  # the kernel writes 0 for the lse of an empty row
         lse = torch.where(low.mask.any(-1).expand(lse.shape), lse, -math.inf)
     if torch.is_grad_enabled() and (low.q.requires_grad or low.k.requires_grad):
         lse = _with_gradient(low, lse)
-    return output[..., : v.shape[-1]], lse
+    return output[..., : sum(column.shape[-1] for column in columns)], lse
 
 
-def one_width(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and v padded with zero columns to one width: the kernel is quadratic in memory when value width differs."""
-    width = max(q.shape[-1], v.shape[-1])
-    q, k, v = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
-    return q, k, v
+def level(low: Lowered) -> Tensor:
+    """log Σ exp s alone, (B, H, L). The values are zeros: vanishing weights times numbers are slow."""
+    return fused(low, torch.zeros_like(low.k))[1]
+
+
+def one_width(q: Tensor, k: Tensor, *columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v = ``columns``, padded with zeros to one width: the kernel is quadratic in memory when E ≠ D.
+
+    Where columns are added at all they are filled up to a multiple of 16, which the kernel runs faster than 129.
+    """
+    D, E = q.shape[-1], sum(column.shape[-1] for column in columns)
+    width = D if D == E else -(-max(D, E) // 16) * 16
+    return _filled(width, q), _filled(width, k), _filled(width, *columns)
+
+
+def _filled(width: int, *columns: Tensor) -> Tensor:
+    """``columns`` side by side and zeros up to ``width``, written once."""
+    missing = width - sum(column.shape[-1] for column in columns)
+    if missing:
+        first = columns[0]
+        columns = (*columns, first.new_zeros(()).expand(*first.shape[:-1], missing))
+    return columns[0] if len(columns) == 1 else torch.cat(columns, -1)
 
 
 def _call(low: Lowered, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines.fused import Lowered, fused
+from regard.engines.fused import Lowered, fused, level
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.normalize import Softmax
@@ -45,21 +45,21 @@ def measure(c: Composition, low: Lowered, v: Tensor, row: Tensor | None, wanted:
             columns[f"in {name}"] = member.transpose(-2, -1).expand(*low.k.shape[:3], 1).to(low.q.dtype)
     read, lse = _read(low, columns)
     nothing = lse == -math.inf
-    level = torch.where(nothing, 0.0, lse)
+    total = torch.where(nothing, 0.0, lse)
     found: dict[str, Any] = {"output": read["output"], "lse": lse if row is None else lse + row.squeeze(-1)}
     if "entropy" in names:
         mean_score = low.scale * (low.q * read["key"]).sum(-1)
-        found["entropy"] = torch.where(nothing, 0.0, level - mean_score).clamp(min=0)
+        found["entropy"] = torch.where(nothing, 0.0, total - mean_score).clamp(min=0)
     if "bound" in names and "peak" not in names:
-        _, sharper = fused(replace(low, scale=low.scale * _ORDER), low.k)
-        bound = torch.exp((torch.where(nothing, 0.0, sharper) / _ORDER) - level).clamp(max=1)
+        sharper = level(replace(low, scale=low.scale * _ORDER))
+        bound = torch.exp((torch.where(nothing, 0.0, sharper) / _ORDER) - total).clamp(max=1)
         found["bound"] = torch.where(nothing, 0.0, bound)
     if "distance" in names:
-        found["distance"] = _distance(c, low, read["place"].squeeze(-1), level, nothing)
+        found["distance"] = _distance(c, low, read["place"].squeeze(-1), total, nothing)
     if "peak" in names or "spread" in names:
-        found |= _banded(c, low, level, nothing, row, names)
+        found |= _banded(c, low, total, nothing, row, names)
     found["mass"] = {
-        name: read[f"in {name}"].squeeze(-1) if f"in {name}" in read else _mass(c, low, level, nothing, group)
+        name: read[f"in {name}"].squeeze(-1) if f"in {name}" in read else _mass(c, low, total, nothing, group)
         for name, group in wanted.groups.items()
     }
     return found
@@ -67,7 +67,7 @@ def measure(c: Composition, low: Lowered, v: Tensor, row: Tensor | None, wanted:
 
 def _read(low: Lowered, columns: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
     widths = [column.shape[-1] for column in columns.values()]
-    together, lse = fused(low, torch.cat(list(columns.values()), -1) if len(columns) > 1 else columns["output"])
+    together, lse = fused(low, *columns.values())
     return dict(zip(columns, together.split(widths, -1), strict=True)), lse
 
 
@@ -76,24 +76,24 @@ def _places(c: Composition, low: Lowered) -> Tensor:
     return (c.grid.j.view(1, 1, -1, 1).to(low.q.dtype) / c.grid.S).expand(*low.k.shape[:3], 1)
 
 
-def _distance(c: Composition, low: Lowered, mean: Tensor, level: Tensor, nothing: Tensor) -> Tensor:
+def _distance(c: Composition, low: Lowered, mean: Tensor, total: Tensor, nothing: Tensor) -> Tensor:
     """Σ w |i − j|: 2 m (i − p) − (i − p̄), with m and p the mass and mean place of keys up to i, p̄ that of all."""
     L, S = c.grid.L, c.grid.S
     here = c.grid.query_places("end", "distance")[..., 0].to(low.q.dtype) / S
     past = here - mean
     if not (low.is_causal and L == S):
         before = c.grid.j <= c.grid.query_places("end", "distance")
-        mean_before, level_before = fused(_within(c, low, before), _places(c, low))
-        mass = torch.where(level_before == -math.inf, 0.0, torch.exp(level_before - level))
+        mean_before, total_before = fused(_within(c, low, before), _places(c, low))
+        mass = torch.where(total_before == -math.inf, 0.0, torch.exp(total_before - total))
         past = 2 * mass * (here - mean_before.squeeze(-1)) - past
     return torch.where(nothing, 0.0, past * S).clamp(min=0)
 
 
-def _mass(c: Composition, low: Lowered, level: Tensor, nothing: Tensor, group: Mask) -> Tensor:
+def _mass(c: Composition, low: Lowered, total: Tensor, nothing: Tensor, group: Mask) -> Tensor:
     """Σ of the weights in a group that depends on the query too: exp(Λ of the group alone − Λ)."""
-    _, part = fused(_within(c, low, group.allows(c.grid)), low.k)
+    part = level(_within(c, low, group.allows(c.grid)))
     absent = nothing | (part == -math.inf)
-    return torch.where(absent, 0.0, torch.exp(torch.where(absent, 0.0, part) - level))
+    return torch.where(absent, 0.0, torch.exp(torch.where(absent, 0.0, part) - total))
 
 
 def _within(c: Composition, low: Lowered, allowed: Tensor) -> Lowered:
@@ -104,7 +104,7 @@ def _within(c: Composition, low: Lowered, allowed: Tensor) -> Lowered:
 
 
 def _banded(
-    c: Composition, low: Lowered, level: Tensor, nothing: Tensor, row: Tensor | None, names: frozenset[str]
+    c: Composition, low: Lowered, total: Tensor, nothing: Tensor, row: Tensor | None, names: frozenset[str]
 ) -> dict[str, Tensor]:
     """Largest weight, where it lies, and the spread of the scores, from the scores, a band of queries at a time."""
     k = low.k.repeat_interleave(low.q.shape[1] // low.k.shape[1], dim=1).transpose(-2, -1)
@@ -115,7 +115,7 @@ def _banded(
         s = low.scale * (low.q[:, :, start:stop] @ k)
         visible = _visible(low, c.grid, start, stop).expand(s.shape)
         best, at = s.masked_fill(~visible, -math.inf).max(-1)
-        peaks.append(torch.where(best == -math.inf, 0.0, torch.exp(best - level[:, :, start:stop])))
+        peaks.append(torch.where(best == -math.inf, 0.0, torch.exp(best - total[:, :, start:stop])))
         places.append(torch.where(best == -math.inf, -1, at))
         if "spread" in names:
             s = s if row is None else s + row[:, :, start:stop]
@@ -134,7 +134,7 @@ def _banded(
         mean = torch.stack(sums).sum(0) / n
         variance = torch.stack(squares).sum(0) / n - mean.square()
         assert isinstance(c.normalize, Softmax)  # the only one that lowers; the spread is that of s, not of s/τ
-        found["spread"] = (c.normalize.temperature * variance.clamp(min=0).sqrt()).to(level.dtype)
+        found["spread"] = (c.normalize.temperature * variance.clamp(min=0).sqrt()).to(total.dtype)
     return found
 
 
