@@ -82,4 +82,4 @@ def test_bad_input_is_one_line_on_standard_error(arguments: list[str], stdin: by
 def test_a_model_directory_that_lacks_a_file_is_named(tmp_path: Path) -> None:
     result = run("x", "--model", str(tmp_path))
     assert result.exit_code == 2
-    assert "lacks config.json" in result.stderr
+    assert result.stderr.startswith(f"regard: error: model: {tmp_path} lacks config.json; ")

@@ -80,8 +80,9 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         RegardError: no such file, or it holds something else.
     """
+    text = _read(path)
     try:
-        value = json.loads(_read(path))
+        value = json.loads(text)
     except ValueError as error:
         raise RegardError(f"model: {path} is not JSON ({error}); take the file from a whole model directory") from error
     if not isinstance(value, dict):
