@@ -113,7 +113,7 @@ def choose(c: Composition, engines: Sequence[Engine], asked: str) -> tuple[Engin
     for engine in engines:
         reason = engine.refuses(c)
         if not reason:
-            why = "the fastest that can run it" if not refused else "the first that does not refuse"
+            why = "first in order of preference" if not refused else "the first that does not refuse"
             return engine, _plan(c, engine, why, refused)
         refused[engine.name] = reason
     raise RegardError("no engine can run this: " + "; ".join(f"{name}: {reason}" for name, reason in refused.items()))
