@@ -219,7 +219,7 @@ def test_a_plan_says_what_runs_why_and_what_it_costs_and_runs_nothing(monkeypatc
     assert plan.flops == 2 * 2 * 6 * 5 * 7 * (11 + 13)
     assert plan.bytes >= 2 * 6 * 5 * 13 * 4
     assert plan.refused == {}
-    assert str(plan).startswith("engine   sdpa: the fastest that can run it")
+    assert str(plan).startswith("engine   sdpa: first in order of preference")
     other = regard.explain(q, k, v, normalize="sparsemax")
     assert other.engine == "reference"
     assert "only softmax is fused" in other.refused["sdpa"]
