@@ -87,8 +87,7 @@ class Entmax(Normalizer):
 
     Some weights are exactly 0. α → 1 is softmax, α = 2 is sparsemax; α = 1.5 and 2 are solved exactly by sorting, any
     other α > 1 by bisection to the last bit. α may be a tensor that learns (one number, or one a head), with its
-    gradient
-    (Correia et al. 2019).
+    gradient (Correia et al. 2019).
 
     >>> import torch
     >>> Entmax(1.5)(torch.tensor([1.0, 0.5, 0.0, -0.8]))
@@ -179,9 +178,8 @@ class GumbelSoftmax(Normalizer):
     """w = softmax((s + g)/τ) with Gumbel noise g = −log(−log u): a draw from softmax(s), softened (Jang et al. 2017).
 
     ``temperature`` is a number or a schedule of the step such as :class:`Annealed`; the step is counted at each call in
-    training. ``hard`` draws exactly one key and lets the softened draw's gradient through. With a ``generator`` a
-    run can
-    be repeated. In ``eval()`` nothing is drawn: the likeliest key is taken.
+    training. ``hard`` draws exactly one key and lets the softened draw's gradient through. With a ``generator`` a run
+    can be repeated. In ``eval()`` nothing is drawn: the likeliest key is taken.
 
     >>> import torch
     >>> GumbelSoftmax(0.5, hard=True, generator=torch.Generator().manual_seed(0))(torch.zeros(2, 3)).sum(-1)

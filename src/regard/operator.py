@@ -84,11 +84,9 @@ def read(
     """The read of :func:`attend` with its log-sum-exp, and what each look was like.
 
     ``telemetry`` is True (what the engine gets without looking at the scores again: all on ``reference``; entropy,
-    bound
-    and distance on ``sdpa``), False, or names among entropy, bound, peak, distance, spread, which every engine then
-    measures exactly. ``groups`` names sets of keys whose share of the weight is wanted: a mask (True = in the
-    group), or a
-    boolean tensor over the keys, (S,) or (B, S).
+    bound and distance on ``sdpa``), False, or names among entropy, bound, peak, distance, spread, which every engine
+    then measures exactly. ``groups`` names sets of keys whose share of the weight is wanted: a mask (True = in the
+    group), or a boolean tensor over the keys, (S,) or (B, S).
 
     >>> import torch, regard
     >>> q, k, v = torch.zeros(1, 2, 3, 4), torch.ones(1, 2, 5, 4), torch.ones(1, 2, 5, 4)

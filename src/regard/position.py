@@ -32,9 +32,8 @@ class Rotary(Wrapped):
 
     Pairs of columns (c, c + D/2) turn by p / base^{2c/D}; with ``interleaved`` the pairs are (2c, 2c + 1). Both are the
     same model up to a permutation of columns, but weights trained with one are wrong with the other. Phases are
-    computed
-    in float64 whatever the inputs are, because half precision cannot count past 2,048. Where L ≠ S an ``anchor`` is
-    needed.
+    computed in float64 whatever the inputs are, because half precision cannot count past 2,048. Where L ≠ S an
+    ``anchor`` is needed.
 
     >>> import torch
     >>> from regard.score import ScaledDot

@@ -66,8 +66,7 @@ class Reading:
 
         Associative and commutative; the reading of an empty memory is the identity (Milakov & Gimelshein 2018;
         FlashAttention's partial results). Entropy, mass, peak weight and bound merge exactly. Where a key stood in
-        the whole
-        is unknown to the parts, so peak_at, distance and spread become None.
+        the whole is unknown to the parts, so peak_at, distance and spread become None.
 
         >>> import regard, torch
         >>> q, k, v = (torch.randn(1, 2, n, 4) for n in (3, 7, 7))

@@ -38,8 +38,8 @@ def inspect(
     """Translate a sentence and look at where the model looked for each word of it.
 
     Target words go down, source words across; the darker a cell, the more weight; the strongest of a row is in
-    brackets,
-    in per cent. H/log n is the entropy of a row as a share of its largest: 1 looks everywhere alike, 0 at one word.
+    brackets, in per cent. H/log n is the entropy of a row as a share of its largest: 1 looks everywhere alike, 0 at
+    one word.
 
     Examples:
 

@@ -1,8 +1,7 @@
 """Telemetry from a fused kernel that never shows its weights: each statistic is a few more calls of the same kernel.
 
-With Λ(β) the log-sum-exp at scale β: entropy is Λ − E[s], any linear functional of the weights is a column of
-values, the
-weight of a group is exp(Λ of the group − Λ), and Σ w^m = exp(Λ(mβ) − mΛ(β)) bounds the largest weight.
+With Λ(β) the log-sum-exp at scale β: entropy is Λ − E[s], any linear functional of the weights is a column of values,
+the weight of a group is exp(Λ of the group − Λ), and Σ w^m = exp(Λ(mβ) − mΛ(β)) bounds the largest weight.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ class Mask(ABC):
     """True = may look, everywhere. ``print(mask)`` draws the matrix it allows.
 
     A mask can become a boolean tensor (:meth:`tensor`), the flags of PyTorch's fused kernel (:meth:`sdpa_flags`), a
-    FlexAttention ``BlockMask`` (:meth:`block_mask`), a Hugging Face mask function (:meth:`huggingface_function`),
-    and a map
-    of which tiles are empty, full or partial (:meth:`block_map`).
+    FlexAttention ``BlockMask`` (:meth:`block_mask`), a Hugging Face mask function (:meth:`huggingface_function`), and
+    a map of which tiles are empty, full or partial (:meth:`block_map`).
     """
 
     @abstractmethod

@@ -38,9 +38,8 @@ class Look:
     """A translation with its soft alignment between words.
 
     ``weights`` (T, S) has a row for each target word and a column for each word of ``source``, the end mark last; a row
-    sums to 1. ``on_padding`` is the largest weight that fell on padding put behind the sentence; anything but 0 is
-    a bug.
-    It draws itself in a terminal and in a notebook, and ``to_dict()`` is what ``regard inspect --json`` prints.
+    sums to 1. ``on_padding`` is the largest weight that fell on padding put behind the sentence; anything but 0 is a
+    bug. It draws itself in a terminal and in a notebook, and ``to_dict()`` is what ``regard inspect --json`` prints.
     """
 
     sentence: str
