@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from regard import RegardError, mask
+from regard.grid import Grid
 from regard.mask import EMPTY, FULL, PARTIAL, Mask
 
 L, S = 11, 17
@@ -122,3 +123,47 @@ def test_a_tensor_beside_a_mask_is_refused_with_what_to_wrap_it_in() -> None:
             compose(mask.causal(), bare)
     with pytest.raises(RegardError, match="mask & int: wanted a mask on both sides"):
         mask.causal() & 3  # type: ignore[operator]
+
+
+EXACT = ["causal start", "causal end", "window", "padding", "segments"]
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_spans_are_what_the_mask_allows_and_its_hull_holds_it(name: str) -> None:
+    m, B, H, places = MASKS[name], 2, 3, torch.arange(S)
+    grid = Grid.of(B, H, L, S)
+    for rows in (grid, grid.rows(3, 8)):
+        allowed = m.allows(rows).expand(B, H, -1, S)
+        lo, hi = m.hull(rows)
+        inside = (lo.unsqueeze(-1) <= places) & (places < hi.unsqueeze(-1))
+        assert not (allowed & ~inside).any(), "something outside the hull is seen"
+        spans = m.spans(rows)
+        assert (spans is not None) == (name in EXACT)
+        if spans is not None:
+            assert torch.equal(inside.expand_as(allowed), allowed)
+
+
+def test_spans_of_composed_masks() -> None:
+    grid = Grid.of(2, 1, L, S)
+    both = mask.window(3, 0, "end") & mask.padding([9, 17]) & mask.dense(torch.ones(L, S, dtype=torch.bool).tril(6))
+    spans = both.spans(grid)
+    assert spans is not None
+    lo, hi = spans
+    places = torch.arange(S)
+    inside = (lo.unsqueeze(-1) <= places) & (places < hi.unsqueeze(-1))
+    assert torch.equal(inside, both.allows(grid))
+    lo, hi = (mask.window(1, 1, "end") | mask.window(0, 2, "end")).hull(grid)
+    assert (hi - lo).max() == 4
+
+
+def test_packed_documents_are_spans_and_scattered_ones_are_not() -> None:
+    grid = Grid.of(1, 1, 6, 6)
+    packed = mask.segments([5, 5, -1, 0, 0, 2])
+    spans = packed.spans(grid)
+    assert spans is not None
+    assert spans[0].flatten().tolist() == [0, 0, 0, 3, 3, 5]
+    assert spans[1].flatten().tolist() == [2, 2, 0, 5, 5, 6]
+    assert mask.segments([5, 5, 0, 0, 5, 5]).spans(grid) is None
+    nothing = mask.segments([-1] * 6).spans(grid)
+    assert nothing is not None
+    assert (nothing[1] <= nothing[0]).all()

@@ -52,6 +52,18 @@ class Mask(ABC):
         """(is_causal, attn_mask) for ``scaled_dot_product_attention``; never both: it would apply both."""
         return False, self.allows(grid)
 
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        """(lo, hi) with lo ≤ j < hi exactly where query i may look, each (B|1, H|1, L|1); None where a row has gaps.
+
+        An interval a row is all an engine needs of a causal mask, a window or padding: it costs O(L), not O(L·S).
+        """
+        return None
+
+    def hull(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """(lo, hi) outside of which query i may look at nothing, each (B|1, H|1, L|1); inside there may be gaps."""
+        exact = self.spans(grid)
+        return _everywhere(grid) if exact is None else exact
+
     def block_map(self, B: int, H: int, L: int, S: int, size: int = 128) -> Tensor:
         """Which (size × size) tiles are empty (0), full (1) or partial (2): int8 (B, H, ⌈L/size⌉, ⌈S/size⌉).
 
@@ -113,6 +125,13 @@ class And(Mask):
     def allows(self, grid: Grid) -> Tensor:
         return self.left.allows(grid) & self.right.allows(grid)
 
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        left, right = self.left.spans(grid), self.right.spans(grid)
+        return None if left is None or right is None else _both(left, right)
+
+    def hull(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        return _both(self.left.hull(grid), self.right.hull(grid))
+
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
         return _larger(self.left, self.right)
@@ -130,6 +149,10 @@ class Or(Mask):
 
     def allows(self, grid: Grid) -> Tensor:
         return self.left.allows(grid) | self.right.allows(grid)
+
+    def hull(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        left, right = _filled(self.left.hull(grid)), _filled(self.right.hull(grid))
+        return torch.minimum(left[0], right[0]), torch.maximum(left[1], right[1])
 
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
@@ -154,6 +177,25 @@ class Not(Mask):
 
     def __repr__(self) -> str:
         return f"~{self.inner!r}"
+
+
+_FAR = torch.iinfo(torch.int32).max
+
+
+def _everywhere(grid: Grid) -> tuple[Tensor, Tensor]:
+    lo = grid.i.new_zeros(1, 1, 1)
+    return lo, torch.full_like(lo, grid.S)
+
+
+def _both(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return torch.maximum(left[0], right[0]), torch.minimum(left[1], right[1])
+
+
+def _filled(span: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The span with an empty one moved out of the way of a minimum and a maximum."""
+    lo, hi = span
+    empty = hi <= lo
+    return torch.where(empty, _FAR, lo), torch.where(empty, 0, hi)
 
 
 def _larger(left: Mask, right: Mask) -> tuple[int, int, int, int]:

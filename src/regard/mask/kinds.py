@@ -27,6 +27,10 @@ class causal(Mask):
     def allows(self, grid: Grid) -> Tensor:
         return grid.j <= grid.query_places(self.anchor, "causal()")
 
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        last = grid.query_places(self.anchor, "causal()")[..., 0]
+        return torch.zeros_like(last[..., :1]), (last + 1).clamp(0, grid.S)
+
     def sdpa_flags(self, grid: Grid) -> tuple[bool, Tensor | None]:
         grid.query_places(self.anchor, "causal()")
         if self.anchor == "end" and grid.L == 1:
@@ -67,6 +71,12 @@ class window(Mask):
             seen = seen & (step <= self.right)
         return seen
 
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        place = grid.query_places(self.anchor, "window()")[..., 0]
+        lo = torch.zeros_like(place) if self.left is None else (place - self.left).clamp(min=0)
+        hi = torch.full_like(place, grid.S) if self.right is None else (place + self.right + 1).clamp(max=grid.S)
+        return lo, hi
+
 
 @dataclass(frozen=True, eq=False)
 class padding(Mask):
@@ -90,6 +100,11 @@ class padding(Mask):
     def allows(self, grid: Grid) -> Tensor:
         _check_batch("padding: lengths", self.lengths.shape[0], grid)
         return grid.j < self.lengths.to(grid.j.device)[grid.b % self.lengths.shape[0]]
+
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        _check_batch("padding: lengths", self.lengths.shape[0], grid)
+        hi = self.lengths.to(grid.j.device)[grid.b % self.lengths.shape[0]][..., 0].clamp(0, grid.S)
+        return torch.zeros_like(hi), hi
 
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
@@ -133,6 +148,24 @@ class segments(Mask):
         of_key = self.ids.to(grid.j.device)[grid.b % self.ids.shape[0], grid.j]
         of_query = self.query_ids.to(grid.j.device)[grid.b % self.query_ids.shape[0], grid.i]
         return (of_query == of_key) & (of_key >= 0)
+
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        """Where each document lies in one piece, as packed ones do: the piece of the query's document."""
+        if torch.compiler.is_compiling():  # whether it does is a question to the ids
+            return None
+        self.allows(grid.rows(0, 0))  # raises where the ids do not fit
+        rows = [_pieces(self.ids[b % len(self.ids)]) for b in range(max(len(self.ids), len(self.query_ids)))]
+        found = []
+        for b, pieces in enumerate(rows):
+            if pieces is None:
+                return None
+            ids, starts, ends = pieces
+            asked = self.query_ids[b % len(self.query_ids)][grid.i.flatten()]
+            at = torch.searchsorted(ids, asked).clamp(max=max(0, len(ids) - 1))
+            known = (ids[at] == asked) if len(ids) else torch.zeros_like(asked, dtype=torch.bool)
+            found.append([torch.where(known, edge[at] if len(ids) else 0, 0) for edge in (starts, ends)])
+        lo, hi = (torch.stack(edge).unsqueeze(1).to(grid.i.device) for edge in zip(*found, strict=True))
+        return lo, hi
 
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
@@ -235,6 +268,21 @@ class dense(Mask):
         b, h, i, j = (index % size if size == 1 else index for index, size in indices)
         return self.allowed.to(grid.j.device)[b, h, i, j]
 
+    def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
+        """Where every row is one piece: most masks that arrive as tensors are causal, padding, or both."""
+        if torch.compiler.is_compiling():
+            return None
+        allowed = self.allows(grid)
+        if allowed.shape[3] == 1:
+            allowed = allowed.expand(*allowed.shape[:3], grid.S)
+        if not grid.S:
+            return None
+        seen = allowed.sum(-1)
+        lo = torch.where(seen > 0, allowed.byte().argmax(-1), 0)
+        last = grid.S - allowed.flip(-1).byte().argmax(-1)
+        hi = torch.where(seen > 0, last, 0)
+        return (lo, hi) if torch.equal(hi - lo, seen) else None
+
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
         B, H, L, S = self.allowed.shape
@@ -271,6 +319,19 @@ def _ids(name: str, ids: Tensor | Sequence[int]) -> Tensor:
     if ids.dim() not in (1, 2) or ids.is_floating_point() or ids.dtype == torch.bool:
         raise RegardError(f"segments: {name} is {tuple(ids.shape)} of {ids.dtype}, wanted integers (S,) or (B, S)")
     return ids if ids.dim() == 2 else ids.unsqueeze(0)
+
+
+def _pieces(ids: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Each id ≥ 0 in order, where its one run starts and where it ends; None where an id has two runs."""
+    values, counts = torch.unique_consecutive(ids, return_counts=True)
+    ends = counts.cumsum(0)
+    real = values >= 0
+    values, starts, ends = values[real], (ends - counts)[real], ends[real]
+    order = values.argsort()
+    values = values[order]
+    if (values[1:] == values[:-1]).any():
+        return None
+    return values.contiguous(), starts[order], ends[order]
 
 
 def _check_boolean(who: str, mask: object, wanted: str, dims: tuple[int, ...]) -> None:
