@@ -1,0 +1,58 @@
+"""What a mask says of a whole read, never holding a boolean for every pair: who sees how much, which keys are seen."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields, is_dataclass
+
+import torch
+from torch import Tensor
+
+from regard.grid import Grid
+from regard.mask import Mask
+
+_BAND = 128  # queries at a time
+
+
+def on(mask: Mask, device: torch.device) -> Mask:
+    """The same mask with its tensors on ``device``: inside a kernel nothing can be moved there."""
+    if not is_dataclass(mask):
+        return mask
+    moved = copy.copy(mask)
+    for one in fields(mask):
+        value = getattr(mask, one.name)
+        if isinstance(value, Tensor):
+            object.__setattr__(moved, one.name, value.to(device))
+        elif isinstance(value, Mask):
+            object.__setattr__(moved, one.name, on(value, device))
+    return moved
+
+
+def counts(mask: Mask | None, grid: Grid) -> tuple[Tensor, Tensor | None]:
+    """How many keys each query may see, (B, H, L), and which keys are seen at all, (B|1, H|1, S); None is every key."""
+    B, H, L, S = grid.shape
+    if mask is None:
+        return torch.full((1, 1, 1), S, device=grid.i.device).expand(B, H, L), None
+    spans = mask.spans(grid)
+    if spans is None:
+        seen: list[Tensor] = []
+        keys: list[Tensor] = []
+        for start in range(0, L, _BAND):
+            rows = min(_BAND, L - start)
+            band = mask.allows(grid.rows(start, start + rows))
+            band = band.expand(*band.shape[:3], S)
+            seen.append(band.sum(-1).expand(-1, -1, rows))
+            keys.append(band.any(2))
+        return torch.cat(seen, 2).expand(B, H, L), torch.stack(keys).any(0)
+    lo, hi = torch.broadcast_tensors(*spans)
+    some = hi > lo
+    edges = torch.zeros(*lo.shape[:2], S + 1, dtype=torch.long, device=lo.device)
+    edges.scatter_add_(2, torch.where(some, lo, S).long(), some.long())
+    edges.scatter_add_(2, torch.where(some, hi, S).long(), -some.long())
+    return (hi - lo).clamp(min=0).expand(B, H, L), edges.cumsum(2)[..., :S] > 0
+
+
+def depends(mask: Mask, grid: Grid) -> tuple[int, int]:
+    """(B|1, H|1): the sizes of the leading axes the mask depends on."""
+    band = mask.allows(grid.rows(0, 1))
+    return band.shape[0], band.shape[1]
