@@ -1,0 +1,89 @@
+"""Threads for kernels that have released the GIL: a small pool, made anew in a forked child.
+
+Numba's own parallel layers abort when two Python threads call at once, or kill a forked data loader; this pool is safe
+in both. It uses as many threads as ``torch.set_num_threads`` allows, the caller's among them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+import torch
+
+from regard.kernels.blas import thread_setter
+
+
+class _Pool:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.executor: ThreadPoolExecutor | None = None
+
+    def get(self) -> ThreadPoolExecutor:
+        with self.lock:
+            if self.executor is None:
+                self.executor = ThreadPoolExecutor(max(1, (os.cpu_count() or 1)), thread_name_prefix="regard")
+            return self.executor
+
+
+_pool = _Pool()
+
+
+def _after_fork() -> None:
+    """The parent's threads are not in the child, and its lock may have been held."""
+    _pool.__init__()  # type: ignore[misc]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def share(kernel: Callable[..., None], chunks: Iterable[tuple[int, int]], *args: Any) -> None:
+    """Calls ``kernel(*args, first, last)`` for every chunk of tasks, chunks being taken as threads come free."""
+    todo = deque(chunks)
+    limit = thread_setter()
+
+    def work() -> None:
+        before = limit(1) if limit else 0  # a product inside a worker must not start threads of its own
+        try:
+            while True:
+                try:
+                    first, last = todo.popleft()
+                except IndexError:
+                    return
+                kernel(*args, first, last)
+        finally:
+            if limit:
+                limit(before)
+
+    helpers = min(torch.get_num_threads(), len(todo)) - 1
+    futures = [_pool.get().submit(work) for _ in range(helpers)]
+    try:
+        work()
+    finally:
+        todo.clear()  # after an interrupt nothing new is begun
+        wait(futures)
+    for future in futures:
+        future.result()
+
+
+def cut(tasks: int, weight: float) -> list[tuple[int, int]]:
+    """``tasks`` in runs: a few for each thread, so that none waits long; one where the whole ``weight`` (in multiply-
+    additions) is less than waking a thread is worth."""
+    threads = torch.get_num_threads()
+    if threads == 1 or weight < 2e6 or tasks < 2:
+        return [(0, tasks)]
+    runs = min(tasks, 4 * threads)
+    edges = [tasks * run // runs for run in range(runs + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def splits_of(units: int, blocks: int) -> int:
+    """Into how many parts the queries of a unit go, each with sums of its own, so that every thread has work."""
+    threads = torch.get_num_threads()
+    return 1 if units % threads == 0 or units >= 4 * threads else min(threads, max(1, blocks))
