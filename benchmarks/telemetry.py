@@ -1,63 +1,127 @@
-"""What it costs to know entropy, a bound on the peak and the sink's mass at a length where weights cannot be stored."""
+"""What it costs to know a statistic of the weights at a length where the weights can hardly be stored."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from benchmarks.timing import interleaved
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from benchmarks.harness.memory import memory_row
+from benchmarks.harness.peers import attention_cost, sdpa
+from benchmarks.harness.report import figure
+from benchmarks.harness.row import Row, at_least, at_most
+from benchmarks.harness.setting import Setting
+from benchmarks.harness.timing import Contender, race
 
-TITLE = "telemetry on sdpa, causal, L = 8,192, H = 4, D = 64: time against the plain fused call, and memory"
+TITLE = "statistics of the weights, L=8,192, H=4 D=64: time and memory against eager weights, and on sdpa"
 
-L, H, D = 8_192, 4, 64
-GOAL_RATIO, GOAL_MIB = 3.0, 100.0
+H, D = 4, 64
+FASTER, LESS = at_least(8), at_least(50)
+RATIO, MIB = at_most(3), at_most(100)
+CASES = [
+    ("entropy", False),
+    ("peak", False),
+    ("mass", False),
+    ("distance", False),
+    ("spread", False),
+    ("entropy", True),
+]
 
-_SETUP = f"""
-import torch, regard
-torch.manual_seed(0)
-q, k, v = (torch.randn(1, {H}, {L}, {D}) for _ in range(3))
-first = torch.arange({L}) < 1
 
-def read(q, k, v, first):
-    return regard.read(
-        q, k, v, mask=regard.mask.causal(), telemetry=("entropy", "bound"), groups={{"sink": first}}, engine="sdpa"
+def rows(setting: Setting) -> Iterator[Row]:
+    L = setting.size(8192, quick=131)
+    small = min(1024, L)
+    for name, causal in CASES:
+        pairs = L * (L + 1) / 2 if causal else L * L
+        work = f"{name}, {'causal' if causal else 'full'}, L={L:,}"
+        found = race(
+            setting,
+            [
+                Contender("regard", partial(statistic, setting, L, name, causal)),
+                Contender("eager weights", partial(eager_statistic, setting, L, name, causal)),
+            ],
+            rounds=min(5, setting.rounds),
+        )
+        yield found.row(
+            "eager weights", work, goal=FASTER, cost=attention_cost(setting, pairs, 1, H, L, D, backward=False)
+        )
+        yield memory_row(
+            setting,
+            work,
+            statistic,
+            (small, name, causal),
+            (L, name, causal),
+            goal=LESS,
+            peer=("eager weights", eager_statistic, (L, name, causal)),
+        )
+    yield from _on_sdpa(setting, L, small)
+
+
+def _on_sdpa(setting: Setting, L: int, small: int) -> Iterator[Row]:
+    """Entropy, a bound on the peak and the sink's mass from the fused kernel alone."""
+    peer, work = "F.scaled_dot_product_attention", f"entropy, bound and mass on sdpa, causal, L={L:,}"
+    found = race(
+        setting,
+        [
+            Contender("regard", partial(on_sdpa, setting, L)),
+            Contender(peer, lambda: sdpa(*setting.qkv(1, H, L, D), causal=True)),
+        ],
     )
-"""
-_MEMORY = f"""{_SETUP}
-def status(name):
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name)) / 1024
-
-read(*(x[:, :, :256].contiguous() for x in (q, k, v)), first[:256])
-open("/proc/self/clear_refs", "w").write("5")  # the high-water mark falls to what is resident now
-before = status("VmRSS")
-read(q, k, v, first)
-print(status("VmHWM") - before)
-"""
-
-
-def run(console: Console) -> dict[str, object]:
-    import torch
-
-    here: dict[str, object] = {}
-    exec(_SETUP, here)
-    q, k, v, first, read = (here[name] for name in ("q", "k", "v", "first", "read"))
-    fused = torch.nn.functional.scaled_dot_product_attention
-    compared = interleaved(
-        lambda: read(q, k, v, first),  # type: ignore[operator]
-        lambda: fused(q, k, v, is_causal=True),  # type: ignore[arg-type]
-        rounds=7,
-        names=("output + lse + entropy + peak bound + sink mass", "the plain fused call"),
+    yield found.row(peer, work, goal=RATIO)
+    weights = setting.bytes(H, L, L) / 2**20
+    yield memory_row(
+        setting, work, on_sdpa, (small,), (L,), goal=MIB, note=f"the weights would take {figure(weights)} MiB"
     )
-    console.print(compared)
-    # In a process of its own, whose high-water mark nothing else raises. It is read where Linux keeps it.
-    done = subprocess.run([sys.executable, "-c", _MEMORY], capture_output=True, text=True, check=True)
-    extra = float(done.stdout)
-    weights = H * L * L * 4 / 2**20
-    console.print(f"extra memory {extra:.0f} MiB (the weights alone would take {weights:,.0f} MiB)")
-    for name, found, goal in (("time ratio", compared.ratio, GOAL_RATIO), ("extra MiB", extra, GOAL_MIB)):
-        console.print(f"{name}: {found:.2f}, goal ≤ {goal:g}: {'met' if found <= goal else 'NOT met'}")
-    return compared.to_dict() | {"extra_mib": extra, "goal_ratio": GOAL_RATIO, "goal_mib": GOAL_MIB}
+
+
+def statistic(setting: Setting, L: int, name: str, causal: bool) -> Callable[[], object]:
+    """One statistic by `regard.read`."""
+    import regard
+
+    q, k, v = setting.qkv(1, H, L, D)
+    mask = regard.mask.causal() if causal else None
+    read = partial(regard.read, q, k, v, mask=mask, engine=setting.engine)
+    if name == "mass":
+        first = torch.arange(L, device=q.device) < 1
+        return lambda: read(telemetry=False, groups={"first": first}).mass["first"]
+    return lambda: getattr(read(telemetry=(name,)), name)
+
+
+def eager_statistic(setting: Setting, L: int, name: str, causal: bool) -> Callable[[], object]:
+    """The same from the matrix of weights, as one writes it."""
+    q, k, _ = setting.qkv(1, H, L, D)
+    measure = EAGER[name]
+
+    def call() -> Tensor:
+        scores = q @ k.mT * D**-0.5
+        if causal:
+            hidden = torch.ones(L, L, dtype=torch.bool, device=q.device).triu(1)
+            scores = scores.masked_fill(hidden, -torch.inf)
+        return measure(scores) if name == "spread" else measure(scores.softmax(-1))
+
+    return call
+
+
+def on_sdpa(setting: Setting, L: int) -> Callable[[], object]:
+    import regard
+
+    q, k, v = setting.qkv(1, H, L, D)
+    sink = {"sink": torch.arange(L, device=q.device) < 1}
+    causal, wanted = regard.mask.causal(), ("entropy", "bound")
+    return lambda: regard.read(q, k, v, mask=causal, telemetry=wanted, groups=sink, engine="sdpa").output
+
+
+def _distance(weights: Tensor) -> Tensor:
+    i = torch.arange(weights.shape[-1], device=weights.device, dtype=weights.dtype)
+    return (weights * (i - i[:, None]).abs()).sum(-1)
+
+
+EAGER: dict[str, Callable[[Tensor], Tensor]] = {
+    "entropy": lambda weights: torch.special.entr(weights).sum(-1),
+    "peak": lambda weights: weights.amax(-1),
+    "mass": lambda weights: weights[..., :1].sum(-1),
+    "distance": _distance,
+    "spread": lambda scores: scores.std((-2, -1), correction=0),
+}

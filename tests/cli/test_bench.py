@@ -3,63 +3,151 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.timing import Comparison, interleaved
 from regard.cli.main import app
 
-RUN = """
-from benchmarks.timing import interleaved
-TITLE = "{title}"
-def run(console):
-    sums = [lambda: sum(range(2000)), lambda: sum(range(1000))]
-    comparison = interleaved(*sums, rounds=3, names=("long", "short"))
-    console.print(comparison)
-    return comparison.to_dict()
+HARNESS = Path(__file__).resolve().parents[2] / "benchmarks" / "harness"
+SUMS = """
+from benchmarks.harness.row import Point, at_most
+from benchmarks.harness.timing import Contender, race
+TITLE = "a long sum beside a short one"
+def rows(setting):
+    sums = [Contender(name, lambda n=n: lambda: sum(range(n))) for name, n in (("long", 2000), ("short", 1000))]
+    yield race(setting, sums).row("short", "sums", goal=at_most(3))
+    yield Point("sums", "long", 2000, seconds=2.0)
+    yield Point("sums", "long", 4000, seconds=4.0)
 """
+BROKEN = """
+from benchmarks.harness.row import Row
+TITLE = "one row, then a fault"
+def rows(setting):
+    yield Row("before", "", "s", 1.0)
+    raise {error}
+"""
+SMALL = ["--quick", "--engine", "auto", "--rounds", "2"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Two benchmarks and the helper, in a folder of another name."""
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Two benchmarks and the harness, in a folder of another name; what was imported before comes back after."""
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "benchmarks"}
     place = tmp_path / "measures"
-    place.mkdir()
-    helper = Path(__file__).resolve().parents[2] / "benchmarks" / "timing.py"
-    (place / "timing.py").write_text(helper.read_text("utf-8"), "utf-8")
-    for name, title in (("sums", "a long sum beside a short one"), ("more", "the same again")):
-        (place / f"{name}.py").write_text(RUN.format(title=title), "utf-8")
+    shutil.copytree(HARNESS, place / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "sums.py").write_text(SUMS, "utf-8")
+    (place / "broken.py").write_text(BROKEN.format(error="ValueError('no more')"), "utf-8")
     (place / "_draft.py").write_text("raise SystemError", "utf-8")
-    return place
+    yield place
+    for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
+        del sys.modules[name]
+    sys.modules.update(before)
 
 
 def test_list_names_each_with_its_title(folder: Path) -> None:
     done = CliRunner().invoke(app, ["bench", "--list", "--from", str(folder)])
     assert done.exit_code == 0, done.stderr
-    assert done.stdout == "more  the same again\nsums  a long sum beside a short one\n"
+    assert done.stdout == "broken  one row, then a fault\nsums    a long sum beside a short one\n"
 
 
-def test_it_prints_a_ratio_with_its_spread_and_threads(folder: Path) -> None:
-    done = CliRunner().invoke(app, ["bench", "sums", "--from", str(folder)])
+def test_list_as_json(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "sums", "--list", "--json", "--from", str(folder)])
+    assert json.loads(done.stdout) == {"sums": "a long sum beside a short one"}
+
+
+def test_it_prints_the_machine_then_ratios_with_their_spread(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "sums", *SMALL, "--from", str(folder)])
     assert done.exit_code == 0, done.stderr
     words = " ".join(done.stdout.split())
-    assert words.startswith("sums: a long sum beside a short one long ")
-    assert "× the time of short (" in words
-    assert "threads on" in words
-    assert "more:" not in words
+    assert "matrix product" in words.partition("found")[0]
+    assert "× its time sums" in words
+    assert "≤ 3" in words
+
+
+def test_quick_is_said_above_and_below_and_judges_nothing(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "sums", *SMALL, "--from", str(folder)])
+    assert done.stdout.count("QUICK: small shapes") == 2
+    assert "not judged" in done.stdout
+    assert "goals met" not in done.stdout
 
 
 def test_json_is_alone_on_standard_output(folder: Path) -> None:
-    done = CliRunner().invoke(app, ["bench", "--json", "--from", str(folder)])
+    done = CliRunner().invoke(app, ["bench", "sums", "--json", *SMALL, "--from", str(folder)])
     assert done.exit_code == 0, done.stderr
     results = json.loads(done.stdout)
-    assert sorted(results) == ["more", "sums"]
-    facts = results["sums"]
-    assert facts["low"] <= facts["ratio"] <= facts["high"]
-    assert facts["rounds"] == 3
-    assert "the time of short" in done.stderr
+    (row,) = results["rows"]
+    assert row["low"] <= row["value"] <= row["high"]
+    assert (row["benchmark"], row["rounds"], row["goal"], row["met"]) == ("sums", 2, "≤ 3", None)
+    assert [point["length"] for point in results["points"]] == [2000, 4000]
+    assert results["quick"] is True
+    assert results["machine"]["cores"] >= 1
+    assert "× its time" in done.stderr
+
+
+def test_a_benchmark_that_fails_says_why_and_the_rest_goes_on(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "--json", *SMALL, "--from", str(folder)])
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["benchmark"] for row in rows] == ["broken", "broken", "sums"]
+    assert rows[1]["problem"] == "broken failed: ValueError: no more"
+
+
+def test_an_interrupted_run_prints_what_it_has(folder: Path) -> None:
+    (folder / "broken.py").write_text(BROKEN.format(error="KeyboardInterrupt"), "utf-8")
+    done = CliRunner().invoke(app, ["bench", "--json", *SMALL, "--from", str(folder)])
+    assert done.exit_code == 130
+    results = json.loads(done.stdout)
+    assert results["interrupted"] is True
+    assert [row["work"] for row in results["rows"]] == ["before"]
+    assert "interrupted" in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_plot_draws_what_was_measured_against_length(folder: Path, tmp_path: Path, ending: str) -> None:
+    picture = tmp_path / f"length.{ending}"
+    done = CliRunner().invoke(app, ["bench", "sums", *SMALL, "--plot", str(picture), "--from", str(folder)])
+    assert done.exit_code == 0, done.stderr
+    assert picture.read_bytes()[:5] in (b"<?xml", b"\x89PNG\r")
+    assert f"wrote {picture}" in done.stderr
+
+
+def test_nothing_to_plot_is_said(folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "length.svg"
+    done = CliRunner().invoke(app, ["bench", "broken", *SMALL, "--plot", str(picture), "--from", str(folder)])
+    assert done.exit_code == 0
+    assert not picture.exists()
+    assert "nothing was measured against length" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["--device", "gpu"], "device: unknown name 'gpu'; did you mean 'cpu'?"),
+        (["--dtype", "float64"], "dtype: unknown name 'float64'"),
+        (["--engine", "refrence"], "did you mean 'reference'?"),
+        (["--plot", "length.jpg"], ".svg"),
+        (["--plot", "nowhere/length.svg"], "there is no folder"),
+        (["--rounds", "0"], "rounds"),
+    ],
+)
+def test_a_wrong_option_is_one_line(folder: Path, arguments: list[str], wanted: str) -> None:
+    done = CliRunner().invoke(app, ["bench", *arguments, "--from", str(folder)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert wanted in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_cuda_where_there_is_none_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = CliRunner().invoke(app, ["bench", "--device", "cuda", "--from", str(folder)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no CUDA device" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_missing_folder_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,28 +171,17 @@ def test_an_unknown_name_suggests_the_nearest(folder: Path) -> None:
     assert "did you mean 'sums'?" in done.stderr
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("x = 1", "TITLE"), ("TITLE = 'x'", "run(console)")])
-def test_a_file_that_is_no_benchmark_says_what_it_lacks(text: str, wanted: str, tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text(text, "utf-8")
-    done = CliRunner().invoke(app, ["bench", "--from", str(tmp_path)])
+@pytest.mark.parametrize(("text", "wanted"), [("x = 1", "TITLE"), ("TITLE = 'x'", "rows(setting)")])
+def test_a_file_that_is_no_benchmark_says_what_it_lacks(folder: Path, text: str, wanted: str) -> None:
+    (folder / "bad.py").write_text(text, "utf-8")
+    done = CliRunner().invoke(app, ["bench", "--from", str(folder)])
     assert done.exit_code == 2
     assert "bad.py" in done.stderr
     assert wanted in done.stderr
 
 
-def test_interleaved_calls_in_turn_and_leaves_the_warm_up_out() -> None:
-    calls: list[str] = []
-    comparison = interleaved(lambda: calls.append("a"), lambda: calls.append("b"), rounds=3, warmup=1)
-    assert calls == ["a", "b"] * 4
-    assert comparison.low <= comparison.ratio <= comparison.high
-    assert comparison.rounds == 3
-
-
-def test_interleaved_needs_a_round() -> None:
-    with pytest.raises(ValueError, match="rounds must be at least 1"):
-        interleaved(lambda: None, lambda: None, rounds=0)
-
-
-def test_a_comparison_reads_as_a_sentence() -> None:
-    text = str(Comparison("regard", "torch", 0.03, 0.02, 1.5, 1.4, 1.7, rounds=9, threads=1, cores=2))
-    assert text.startswith("regard 1.50× the time of torch (1.40-1.70 over 9 rounds")
+def test_help_shows_examples() -> None:
+    done = CliRunner().invoke(app, ["bench", "--help"])
+    assert done.exit_code == 0
+    for words in ("regard bench window", "--plot length.svg", "regard[bench]"):
+        assert words in done.stdout

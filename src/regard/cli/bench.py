@@ -1,26 +1,20 @@
-"""`regard bench`: run the project's benchmarks and print how regard compares with a peer.
+"""`regard bench`: the project's benchmarks, side by side with the peers, as one table.
 
 A benchmark is one Python file in `benchmarks/` (a folder of the repository, not of the installed package).
-Its file name is its name on the command line; `timing.py` and names that start with `_` are helpers, not
-benchmarks. It holds two things:
+Its file name is its name on the command line. It holds two things:
 
     TITLE = "one line: what is compared with what"
 
-    def run(console: rich.console.Console) -> dict[str, object]: ...
+    def rows(setting: Setting) -> Iterator[Row | Point]: ...
 
-`run` does the work once, prints to `console` a ratio with its spread beside the peer, measured in one run,
-and the threads and cores it ran on (the text of a `timing.Comparison` says all of that), and returns the same
-facts as a dict that JSON can hold (`Comparison.to_dict()`, and whatever else was measured, such as memory).
-Slow imports go inside `run`, so that `--list` stays quick. The folder is the package `benchmarks`:
+`rows` measures, and yields each line of the table when it has it, so that an interrupted run shows what it has.
+Slow imports go inside functions, so that `--list` stays quick. `benchmarks/harness/` is what they share:
+`race` times ours and the peers in turn, `memory_row` weighs a call in a process of its own, and a peer that is
+missing or fails becomes a row that says so:
 
-    from benchmarks.timing import interleaved
-
-    def run(console):
-        comparison = interleaved(ours, peer, names=("regard", "torch"))
-        console.print(comparison)
-        return comparison.to_dict()
-
-A benchmark states no pass or fail: it reports, and the reader judges.
+    def rows(setting):
+        found = race(setting, [Contender("regard", ours), Contender("eager", eager)])
+        yield found.row("eager", "what was done", goal=at_least(25))
 """
 
 from __future__ import annotations
@@ -30,21 +24,38 @@ import json
 import sys
 import types
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from benchmarks.harness.report import Report
+    from benchmarks.harness.row import Point, Row
+    from benchmarks.harness.setting import Setting
 
 __all__ = ["bench"]
 
-HELPERS = ("timing",)
+DEVICES, DTYPES = ("cpu", "cuda"), ("float32", "bfloat16", "float16")
+ENDINGS = (".svg", ".png", ".pdf")
 
 
 def bench(
     name: Annotated[str | None, typer.Argument(help="The benchmark to run; all when left out.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name the benchmarks and stop.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small shapes, to see that it runs; judges no goal.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    engine: Annotated[
+        str | None, typer.Option(help="regard's engine; tiled on cpu and auto on cuda when left out.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each call is timed, in turn with the others.")] = 7,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw time and memory against length (.svg, .png or .pdf).")
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object on standard output, the report on standard error.")
     ] = False,
@@ -52,10 +63,30 @@ def bench(
         "benchmarks"
     ),
 ) -> None:
-    """Run the benchmarks: ratios with their spread, beside a peer, measured in one run."""
+    r"""Time and weigh regard beside its peers: ratios with their spread, and whether each goal is met.
+
+    All are called in turn in one process. The peers come with pip install "regard\[bench]"; one that is missing or
+    fails says so in the table. Ctrl-C prints what was measured so far.
+
+    Examples:
+
+      regard bench
+
+      regard bench window
+
+      regard bench length --plot length.svg
+
+      regard bench --json > found.json
+
+      regard bench --device cuda --dtype bfloat16
+
+      regard bench --quick
+    """
     from rich.console import Console
 
     console = Console(stderr=json_, highlight=False)
+    if not console.is_terminal:
+        console.width = 160  # nobody's window: a table that is not folded
     modules = {each: _load(from_, each) for each in _choose(_find(from_), name)}
     if list_:
         if json_:
@@ -65,12 +96,83 @@ def bench(
         for each, module in modules.items():
             console.print(f"{each:<{width}}  {_title(module)}", markup=False, soft_wrap=True)
         return
-    results: dict[str, object] = {}
-    for each, module in modules.items():
-        console.print(f"{each}: {_title(module)}", style="bold", markup=False)
-        results[each] = _runner(module)(console)
+    _check(device, dtype, engine, plot)
+    for module in modules.values():
+        _title(module)
+    runs = {each: _rows(module) for each, module in modules.items()}
+    report = _report(device, dtype, engine, rounds, quick)
+    try:
+        _run(runs, report, Console(stderr=True))
+    except KeyboardInterrupt:
+        report.interrupted = True
+    console.print(report)
     if json_:
-        print(json.dumps(results, ensure_ascii=False, indent=2))
+        print(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
+    if plot is not None:
+        _draw(report, plot)
+    if report.interrupted:
+        raise KeyboardInterrupt
+
+
+def _run(runs: dict[str, Callable[[Setting], Iterator[Row | Point]]], report: Report, progress: Console) -> None:
+    """Measure into `report`, telling the terminal what is under way."""
+    from benchmarks.harness.row import Row
+    from benchmarks.harness.timing import reason
+
+    with progress.status("") as status:
+        for name, rows in runs.items():
+            status.update(f"{name} …")
+            try:
+                for found in rows(report.setting):
+                    report.add(found, name)
+                    status.update(f"{name}: {len(report.rows)} rows so far …")
+            except Exception as error:
+                report.add(Row(name, "", "", problem=reason(name, error)), name)
+
+
+def _report(device: str, dtype: str, engine: str | None, rounds: int, quick: bool) -> Report:
+    """An empty report on this machine."""
+    from benchmarks.harness.machine import Machine
+    from benchmarks.harness.report import Report
+    from benchmarks.harness.setting import Setting
+
+    engine = engine or ("tiled" if device == "cpu" else "auto")
+    setting = Setting(device, dtype, engine, rounds=rounds, quick=quick)
+    return Report(Machine.measured(setting), setting)
+
+
+def _draw(report: Report, path: Path) -> None:
+    from benchmarks.harness.plot import draw
+
+    if report.points:
+        draw(report.points, path)
+        print(f"wrote {path}", file=sys.stderr)
+    else:
+        print(f"{path} is not written: nothing was measured against length (length and entmax do)", file=sys.stderr)
+
+
+def _check(device: str, dtype: str, engine: str | None, plot: Path | None) -> None:
+    """Raises where an option names what is not there, before anything slow begins."""
+    from regard.errors import RegardError, unknown_name
+
+    for kind, found, known in (("device", device, DEVICES), ("dtype", dtype, DTYPES)):
+        if found not in known:
+            raise unknown_name(kind, found, known)
+    if engine is not None:
+        from regard.engines import ENGINES
+
+        engines = ["auto", *(each.name for each in ENGINES)]
+        if engine not in engines:
+            raise unknown_name("engine", engine, engines)
+    if plot is not None and plot.suffix not in ENDINGS:
+        raise RegardError(f"--plot: found {str(plot)!r}, wanted a file that ends in {', '.join(ENDINGS)}")
+    if plot is not None and not plot.resolve().parent.is_dir():
+        raise RegardError(f"--plot: there is no folder {str(plot.resolve().parent)!r}; make it first")
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise RegardError("--device cuda: PyTorch sees no CUDA device here; run it without --device, on the CPU")
 
 
 def _find(folder: Path) -> list[str]:
@@ -83,7 +185,6 @@ def _find(folder: Path) -> list[str]:
             "not in the installed package; run this from a checkout, or name the folder with --from DIR"
         )
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
-    names = [each for each in names if each not in HELPERS]
     if not names:
         raise RegardError(f"{str(folder.resolve())!r} holds no benchmark; name another folder with --from DIR")
     return names
@@ -121,11 +222,11 @@ def _title(module: types.ModuleType) -> str:
     return title
 
 
-def _runner(module: types.ModuleType) -> Callable[[object], dict[str, object]]:
+def _rows(module: types.ModuleType) -> Callable[[Setting], Iterator[Row | Point]]:
     from regard.errors import RegardError
 
-    run = getattr(module, "run", None)
-    if not callable(run):
-        raise RegardError(f"benchmark {module.__file__}: it needs a function run(console) that returns a dict")
-    found: Callable[[object], dict[str, object]] = run
+    rows: Any = getattr(module, "rows", None)
+    if not callable(rows):
+        raise RegardError(f"benchmark {module.__file__}: it needs a function rows(setting) that yields rows")
+    found: Callable[[Setting], Iterator[Row | Point]] = rows
     return found

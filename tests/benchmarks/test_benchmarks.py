@@ -1,0 +1,83 @@
+"""Each benchmark at tiny shapes, without processes of its own and without compiling: its rows and their goals."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from torch import Tensor
+
+from benchmarks import entmax, first_use, length, window
+from benchmarks.harness import memory
+from benchmarks.harness.row import Point, Row
+from benchmarks.harness.setting import Setting
+
+SMALL = Setting(engine="auto", rounds=1, quick=True)
+NAMES = sorted(path.stem for path in Path(window.__file__).parent.glob("[!_]*.py"))
+GOALS = {
+    "additive": Counter({"≥ 25": 2, "≥ 12": 2, "≤ 200": 2}),
+    "decode": Counter(),
+    "entmax": Counter({"≥ 50": 1, "≥ 40": 1, "≥ 10": 1, "≤ 1.1": 1}),
+    "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
+    "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),
+    "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
+    "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
+    "window": Counter({"≥ 25": 1, "≤ 1": 1, "≥ 20": 1}),
+}
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child processes, no compiler, and lengths that take no time."""
+
+    def child(setting: Setting, function: Callable[..., object], *arguments: object, env: object = None) -> object:
+        return 1.0 if function.__module__ == memory.__name__ else function(setting, *arguments)
+
+    def uncompiled(q: Tensor, k: Tensor, v: Tensor, left: int) -> Callable[[], object]:
+        raise RuntimeError("no compiler")
+
+    for module in (memory, first_use):
+        monkeypatch.setattr(module, "fresh", child)
+    monkeypatch.setattr(window, "flex_window", uncompiled)
+
+
+def measured(module: ModuleType, setting: Setting = SMALL) -> list[Row]:
+    return [each for each in module.rows(setting) if isinstance(each, Row)]
+
+
+def test_every_benchmark_is_tested() -> None:
+    assert sorted(GOALS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_has_its_goals_and_no_peer_disagrees(name: str) -> None:
+    for package in ("entmax", "local_attention", "x_transformers"):
+        pytest.importorskip(package)
+    rows = measured(importlib.import_module(f"benchmarks.{name}"))
+    assert Counter(str(row.goal) for row in rows if row.goal) == GOALS[name]
+    expected = ("compiled flex failed: RuntimeError: no compiler", "nothing was cached: engine 'auto' compiled")
+    assert [row.problem for row in rows if row.problem and not row.problem.startswith(expected)] == []
+    assert not any(row.met for row in rows)  # quick shapes judge nothing
+
+
+def test_an_engine_that_refuses_is_a_row_not_a_crash() -> None:
+    rows = measured(entmax, Setting(engine="sdpa", rounds=1, quick=True))
+    assert any("regard failed: RegardError: engine" in row.problem for row in rows)
+
+
+def test_without_the_package_ours_is_still_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "entmax", None)
+    row = next(row for row in measured(entmax) if row.peer == "entmax.entmax15")
+    assert row.problem == "entmax: not installed; pip install 'regard[bench]'"
+    assert row.ours is not None
+    assert (row.value, row.theirs) == (None, None)
+
+
+def test_length_gives_points_for_the_plot() -> None:
+    points = [each for each in length.rows(SMALL) if isinstance(each, Point)]
+    assert {(p.work, p.series) for p in points} >= {("window(256, 256)", "regard"), ("causal, telemetry on", "SDPA")}
+    assert all(p.seconds is not None and p.mib == 1.0 for p in points)
