@@ -21,10 +21,10 @@ L, OTHER = 131, 331
 def rows(setting: Setting) -> Iterator[Row]:
     """In a cache folder of its own: all kernels compiled, all again at another length, then each family alone."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {"NUMBA_CACHE_DIR": folder}
+        env = dict.fromkeys(("NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"), folder)
         yield _timed(setting, "every family, nothing cached", COLD, list(FAMILIES), L, env)
         kernels = _kernels(folder)
-        nothing = "" if kernels else f"nothing was cached: engine {setting.engine!r} compiled no kernel with Numba"
+        nothing = "" if kernels else f"nothing was cached: engine {setting.engine!r} compiled no kernel"
         yield _timed(setting, "every family, cached, a new length", None, list(FAMILIES), OTHER, env, nothing)
         yield Row(
             "kernels compiled for the new length",
@@ -52,8 +52,8 @@ def _timed(
 
 
 def _kernels(folder: str) -> int:
-    """The compiled kernels in a Numba cache: one file each."""
-    return sum(1 for _ in Path(folder).rglob("*.nbc"))
+    """The compiled kernels in Numba's or Triton's cache: one file each."""
+    return sum(1 for ending in ("nbc", "cubin") for _ in Path(folder).rglob(f"*.{ending}"))
 
 
 def first(setting: Setting, names: list[str], L: int) -> float:
