@@ -2,9 +2,10 @@
 
 from regard.engines.reference import Reference
 from regard.engines.sdpa import Sdpa
+from regard.engines.tiled import Tiled
 from regard.plan import Engine
 
 #: In the order of preference of ``engine="auto"``.
-ENGINES: tuple[Engine, ...] = (Sdpa(), Reference())
+ENGINES: tuple[Engine, ...] = (Sdpa(), Reference(), Tiled())
 
-__all__ = ["ENGINES", "Reference", "Sdpa"]
+__all__ = ["ENGINES", "Reference", "Sdpa", "Tiled"]

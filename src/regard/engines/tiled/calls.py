@@ -77,15 +77,15 @@ def scores_of(
     return made, [q, k]
 
 
-def sight_of(lo: Tensor, hi: Tensor, allowed: Tensor | None, L: int) -> tuple[Sight, list[Tensor]]:
-    """Spans (b, h, l) that broadcast, and booleans (b, h, l, S) where the spans have gaps."""
+def sight_of(lo: Tensor, hi: Tensor, allowed: Tensor | None, first: int, L: int) -> tuple[Sight, list[Tensor]]:
+    """Spans (b, h, l) that broadcast, and where they have gaps booleans (b, h, l, ·), whose first key is ``first``."""
     mb, mh = torch.broadcast_shapes(lo.shape[:2], hi.shape[:2])
     lo, hi = (x.expand(mb, mh, L).to(torch.int64).reshape(mb * mh, L).contiguous() for x in (lo, hi))
     address, steps, held = 0, (0, 0, 0), []
     if allowed is not None:
         allowed = allowed if allowed.stride(-1) == 1 else allowed.contiguous()
         b, h, i, _ = (0 if n == 1 else stride for n, stride in zip(allowed.shape, allowed.stride(), strict=True))
-        address, steps, held = allowed.data_ptr(), (b, h, i), [allowed]
+        address, steps, held = allowed.data_ptr() - first, (b, h, i), [allowed]
     return Sight(lo.numpy(), hi.numpy(), mb, mh, address, steps), held
 
 
@@ -93,9 +93,12 @@ def values_of(v: Tensor, tags: Tensor, rate: float, seed: int, shift: int) -> tu
     from regard.engines.tiled.softmax import Values
 
     v = rows_apart(v)
-    # The weights' dice are thrown apart from those of the scores' noise.
-    dice = np.uint32((seed ^ 0x5BD1E995) & 0xFFFFFFFF)
-    return Values(v.data_ptr(), strides(v), v.shape[-1], array(tags), np.float64(rate), dice, shift), [v]
+    return Values(v.data_ptr(), strides(v), v.shape[-1], array(tags), np.float64(rate), _dice(seed), shift), [v]
+
+
+def _dice(seed: int) -> np.uint32:
+    """For dropping weights, apart from the dice of the scores' noise."""
+    return np.uint32((seed ^ 0x5BD1E995) & 0xFFFFFFFF)  # type: ignore[no-any-return]
 
 
 def flat(x: Tensor | None, like: Tensor, L: int) -> Any:
@@ -129,3 +132,12 @@ def pulled_back(sc: scores.Scores, room: list[Tensor], width: int, energy: Tenso
         de = de.sum(0)
         de = (de[-1] - 2 * de[:-1])[:width]
     return dq, dk, de, table.sum(0), row.view(B, H, L) if row.numel() else row.view(0)
+
+
+def kept(at: Tensor, rate: float, seed: int, dtype: torch.dtype) -> Tensor:
+    """What dropout makes of the weights at the keys ``at`` (B, H, L)."""
+    from regard.engines.tiled.softmax import drop_at
+
+    weights = torch.ones(at.numel(), dtype=dtype)
+    drop_at(weights.numpy(), array(at).reshape(-1), np.float64(rate), _dice(seed))
+    return weights.view(at.shape)

@@ -33,6 +33,7 @@ def tiled_softmax(
     rate: float,
     seed: int,
     shift: int,
+    first: int,
     want: int,
     tile: list[int],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -47,11 +48,11 @@ def tiled_softmax(
     B, H, L, _ = q.shape
     R, C = tile
     sc, held = calls.scores_of(q, k, kind, scale, energy, table, row, numbers, steps, seed)
-    sight, more = calls.sight_of(lo, hi, allowed, L)
+    sight, more = calls.sight_of(lo, hi, allowed, first, L)
     va, values = calls.values_of(v, tags, rate, seed, shift)
     blocks = np.empty((B * H, -(-L // R), 3) if want & MOMENTS else (0, 0, 3))
     out, lse, entropy, peak, at, distance, mass, _ = found
-    results = softmax.Found(
+    results = softmax.Found(  # type: ignore[call-arg]
         out.view(B * H, L, -1).numpy(),
         *(calls.flat(x, q, L) for x in (lse, entropy, peak, at, distance)),
         mass.view(-1, B * H, L).numpy(),
@@ -67,7 +68,7 @@ def tiled_softmax(
 
 @tiled_softmax.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> _Found:
-    return _empty(q, v, tags=rest[6], want=rest[14])
+    return _empty(q, v, tags=rest[6], want=rest[15])
 
 
 def _empty(q: Tensor, v: Tensor, tags: Tensor, want: int) -> _Found:
@@ -116,6 +117,7 @@ def tiled_softmax_backward(
     rate: float,
     seed: int,
     shift: int,
+    first: int,
     want: int,
     tile: list[int],
     lse: Tensor,
@@ -136,10 +138,10 @@ def tiled_softmax_backward(
     G, S, E = k.shape[1], *v.shape[2:]
     R, C = tile
     sc, held = calls.scores_of(q, k, kind, scale, energy, table, row, numbers, steps, seed)
-    sight, more = calls.sight_of(lo, hi, allowed, L)
+    sight, more = calls.sight_of(lo, hi, allowed, first, L)
     va, values = calls.values_of(v, tags if by_mass is not None else tags[:0], rate, seed, shift)
     away = calls.rows_apart(out)
-    slopes = softmax.Slopes(
+    slopes = softmax.Slopes(  # type: ignore[call-arg]
         away.data_ptr(),
         calls.strides(away),
         calls.flat(delta, q, L),

@@ -179,6 +179,13 @@ def drop(row, a, e, rate, seed, i, j0):
 
 
 @njit(**JIT)
+def drop_at(weights, places, rate, seed):
+    """What ``drop`` does to the one number of each row that stands at ``places``."""
+    for i in range(places.shape[0]):
+        drop(weights[i : i + 1], 0, 1, rate, seed, i, places[i])
+
+
+@njit(**JIT)
 def _moments(row, a, e, low, moments):
     """The count, mean and summed squared deviation of a head's scores with this row's added (Chan et al. 1979)."""
     wide_vectors()

@@ -1,0 +1,67 @@
+"""Which pass reads a composition, and how its findings become a reading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.engines.memory import is_finite, without_hidden
+from regard.engines.tiled import bands, passes, readings, recipe
+from regard.plan import Composition, Wanted
+from regard.reading import TELEMETRY, Reading
+
+
+class Tiled:
+    """Score tiles in cache, normalised as they come: what may not be seen is never computed, nothing (L, S) is kept."""
+
+    name = "tiled"
+    #: The tile: what two cores keep in cache beside its queries, keys and values.
+    rows, columns = 256, 512
+
+    def refuses(self, c: Composition) -> str:
+        if c.q.device.type != "cpu":
+            return f"its kernels are for the CPU, q is on {c.q.device}"
+        if any(torch._C._functorch.is_batchedtensor(x) for x in (c.q, c.k, c.v)):
+            return "inside torch.func.vmap its kernels see no numbers; make what is mapped over a batch axis"
+        if torch.compiler.is_compiling() and not _known(c):
+            return f"while compiling: {recipe.lowers(c.score) or _unknown(c)}"
+        return ""
+
+    def scratch_bytes(self, c: Composition) -> int:
+        threads, item = torch.get_num_threads(), max(4, c.q.element_size())
+        B, H, L, _ = c.grid.shape
+        widened = (c.q.numel() + c.k.numel() + c.v.numel()) * 4 if c.q.element_size() < 4 else 0
+        return threads * self.rows * (self.columns + c.v.shape[-1]) * item + B * H * L * item + widened
+
+    def attend(self, c: Composition) -> Tensor:
+        return self._read(c, Wanted(), lse=False).output
+
+    def read(self, c: Composition, wanted: Wanted) -> Reading:
+        return self._read(c, replace(wanted, names=TELEMETRY - {"mass"}) if wanted.cheap else wanted, lse=True)
+
+    def _read(self, c: Composition, wanted: Wanted, lse: bool) -> Reading:
+        if not _known(c):
+            return replace(bands.by_reference(c, wanted), engine=self.name)
+        c = _readable(c)
+        made = passes.prepared(c, wanted, (self.rows, self.columns))
+        return replace(readings.reading(made, c, wanted, lse), engine=self.name)
+
+
+def _readable(c: Composition) -> Composition:
+    """Without what nobody may see, where that is not a number: 0 · NaN would be NaN."""
+    if c.mask is None or (is_finite(c.k) and is_finite(c.v)):
+        return c
+    k, v = without_hidden(c.k, c.v, bands.seen_by_anyone(c.mask, c.grid))
+    return replace(c, k=k, v=v)
+
+
+def _known(c: Composition) -> bool:
+    return not recipe.lowers(c.score) and not _unknown(c)
+
+
+def _unknown(c: Composition) -> str:
+    if type(c.normalize) in readings.KNOWN:
+        return ""
+    return f"the normaliser {type(c.normalize).__name__} is only known as a function of a row"

@@ -1,0 +1,182 @@
+"""Which compositions the kernels run, and what is made of what they measure. Triton is imported when one runs."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.engines.triton.lowering import Lowered, base_of, lowered
+from regard.engines.visible import counts
+from regard.errors import RegardError
+from regard.mask import Mask
+from regard.normalize import Entmax, Softmax, Sparsemax
+from regard.plan import Composition, Wanted
+from regard.reading import TELEMETRY, Reading
+from regard.score import Additive, Concat
+
+_WIDEST = 256  # a tile of queries and one of keys stand in fast memory whole
+_WIDEST_VALUES = 1024  # beside a tanh-sum, whose columns come a few at a time
+
+
+class Triton:
+    """softmax or entmax of dot products and tanh-sums under any mask: O(L + S) memory, empty tiles never touched.
+
+    One kernel reads and measures everything in the same pass, two go back. Gradients for queries, keys, values, the
+    score's parameters and a learnt α, through the output, the lse and every statistic. ``tile`` is the side of a tile,
+    a power of two from 16 that by default fits the widths; of a tanh-sum ``columns`` are held at a time.
+    """
+
+    name = "triton"
+
+    def __init__(self, tile: int | None = None, columns: int = 16) -> None:
+        self.tile, self.columns = tile, columns
+
+    def refuses(self, c: Composition) -> str:
+        base = base_of(c.score)
+        tanh = isinstance(base, Additive | Concat)
+        if base.no_dot_form and not tanh:
+            return f"score {type(c.score).__name__}: {base.no_dot_form}"
+        if type(c.normalize) not in (Softmax, Entmax, Sparsemax):
+            return f"normalize {type(c.normalize).__name__}: the kernels know softmax and entmax"
+        if c.dropout:
+            return "dropout: the kernels have none"
+        if 0 in c.grid.shape:
+            return f"(B, H, L, S) = {c.grid.shape} holds nothing to read"
+        D, E = c.q.shape[-1], c.v.shape[-1]
+        if tanh and E > _WIDEST_VALUES:
+            return f"E = {E}: beside a tanh-sum a tile of values is {_WIDEST_VALUES} wide at most"
+        if not tanh and max(D, E) > _WIDEST:
+            return f"D = {D}, E = {E}: a tile is {_WIDEST} wide at most"
+        return _no_machine(c.q)
+
+    def scratch_bytes(self, c: Composition) -> int:
+        B, H, L, S = c.grid.shape
+        rows = 9 * B * H * L * max(4, c.q.element_size())
+        if c.mask is None or c.mask.spans(c.grid) is not None:
+            return rows
+        b, h, queries, _ = c.mask.allows(c.grid.rows(0, min(2, L))).shape
+        return rows + b * h * (L if queries > 1 else 1) * S  # a byte a pair where a query sees more than one interval
+
+    def attend(self, c: Composition) -> Tensor:
+        low, v = lowered(c, self._side(c))
+        output, rows, _ = self._call(low, v, stats=False)
+        lse = rows[0] if low.row is None else rows[0] + low.row
+        return (output * _share(c, lse).unsqueeze(-1)).to(c.q.dtype)
+
+    def read(self, c: Composition, wanted: Wanted) -> Reading:
+        from regard.engines.triton import operators as op
+
+        low, v = lowered(c, self._side(c))
+        columns = {name: _column(group, c) for name, group in wanted.groups.items()}
+        by_query = [name for name, column in columns.items() if column is None]
+        if by_query and low.alpha is not None:
+            raise RegardError(
+                f'groups: {", ".join(by_query)} differ from query to query, which engine "triton" measures under '
+                'softmax alone; name keys, or take engine="reference"'
+            )
+        by_key = {name: column for name, column in columns.items() if column is not None}
+        output, rows, at = self._call(low, torch.cat([v, *(x.to(v.dtype) for x in by_key.values())], -1), stats=True)
+        output, *shares = output.split([v.shape[-1], *(1 for _ in by_key)], -1)
+        mass = {name: x.squeeze(-1) for name, x in zip(by_key, shares, strict=True)}
+        for name in by_query:  # exp(Λ of the group alone − Λ)
+            inside = low.within(wanted.groups[name], c.grid, self._side(c))
+            part = self._call(inside, v.new_zeros(1).expand(*v.shape[:-1], 1), stats=True)[1][op.LSE]
+            absent = part == -math.inf
+            level = torch.where(absent, 0.0, rows[op.LSE])
+            mass[name] = torch.where(absent, 0.0, torch.exp(torch.where(absent, 0.0, part) - level))
+        lse = rows[op.LSE] if low.row is None else rows[op.LSE] + low.row
+        share = _share(c, lse)
+        found: dict[str, Any] = {}
+        names = TELEMETRY if wanted.cheap else wanted.names
+        if "entropy" in names:  # a sink takes a share of every weight: −Σ σw log σw = σH − σ log σ
+            found["entropy"] = share * rows[op.ENTROPY] - torch.xlogy(share, share)
+        if "peak" in names or "bound" in names:
+            peak = share * rows[op.PEAK]
+            found |= {"peak": peak, "bound": peak, "peak_at": at.long()}
+        if "distance" in names:
+            found["distance"] = share * rows[op.DISTANCE]
+        if "spread" in names:
+            found["spread"] = _spread(rows[op.MEAN], rows[op.SQUARES], rows[op.COUNT], low.row) * _temperature(c)
+        sink = c.normalize.sink_logit(lse) if isinstance(c.normalize, Softmax) else None
+        return Reading(
+            output=(output * share.unsqueeze(-1)).to(c.q.dtype),
+            lse=lse,
+            seen=counts(low.mask, c.grid)[0],
+            mass={name: share * mass[name] for name in wanted.groups},
+            sink=None if sink is None else (sink.squeeze(-1) if sink.dim() else sink),
+            no_merge=c.normalize.no_merge,
+            engine=self.name,
+            **found,
+        )
+
+    def _side(self, c: Composition) -> int:
+        if self.tile is not None:
+            return self.tile
+        if isinstance(base_of(c.score), Additive | Concat):
+            return 16  # (16, 16, columns) numbers are held at once
+        # Sums over a tile stand in registers: the wider the rows, the fewer.
+        width = max(c.q.shape[-1], c.v.shape[-1])
+        return 64 if width <= 64 else 32 if width <= 128 else 16
+
+    def _call(self, low: Lowered, v: Tensor, stats: bool) -> tuple[Tensor, Tensor, Tensor]:
+        from regard.engines.triton.operators import triton_read
+
+        sight = low.sight
+        found: tuple[Tensor, Tensor, Tensor] = triton_read(
+            *(low.q, low.k, v, low.energy, low.alpha),
+            *(sight.lo, sight.hi, sight.first, sight.last, sight.allowed, sight.tiles),
+            *(low.scale, stats, sight.side, self.columns),
+        )
+        return found
+
+
+def _no_machine(x: Tensor) -> str:
+    """Why the kernels cannot run where ``x`` is; empty where they can."""
+    if not find_spec("triton"):
+        return "triton is not installed"
+    if x.device.type == "cuda":
+        return "float64: the kernels are compiled for float32 at most" if x.dtype == torch.float64 else ""
+    if x.device.type == "cpu" and _interpreted():
+        return ""
+    return f"tensors on {x.device.type}: the kernels run on CUDA, or in Triton's interpreter (TRITON_INTERPRET=1)"
+
+
+def _interpreted() -> bool:
+    """Whether Triton interprets its kernels, which it settles when it is imported."""
+    if "triton" not in sys.modules:
+        return os.environ.get("TRITON_INTERPRET") == "1"
+    return type(import_module("triton.language").cdiv).__name__ == "InterpretedFunction"
+
+
+def _temperature(c: Composition) -> float:
+    return c.normalize.temperature if isinstance(c.normalize, Softmax) else 1.0
+
+
+def _share(c: Composition, lse: Tensor) -> Tensor:
+    """Σ exp s / (Σ exp s + exp sink), what a sink leaves to the keys, (B, H, L); 1 without one."""
+    sink = c.normalize.sink_logit(lse) if isinstance(c.normalize, Softmax) else None
+    return torch.ones_like(lse) if sink is None else torch.sigmoid(lse - (sink.squeeze(-1) if sink.dim() else sink))
+
+
+def _column(group: Mask, c: Composition) -> Tensor | None:
+    """The group as a column of values (B, G, S, 1); None where the query decides too."""
+    B, _, L, S = c.grid.shape
+    member = group.allows(c.grid.rows(0, min(2, L)))
+    if member.shape[2] > 1 or member.shape[1] not in (1, c.k.shape[1]):
+        return None
+    return member.transpose(-2, -1).expand(B, c.k.shape[1], S, 1)
+
+
+def _spread(mean: Tensor, squares: Tensor, count: Tensor, row: Tensor | None) -> Tensor:
+    """Standard deviation of a head's scores from mean, squared deviations and number of each row's, (B, H)."""
+    mean = mean if row is None else torch.where(count > 0, mean + row, 0.0)
+    pairs = count.sum(-1).clamp(min=1)
+    middle = (count * mean).sum(-1) / pairs
+    return ((squares + count * (mean - middle.unsqueeze(-1)).square()).sum(-1) / pairs).sqrt()
