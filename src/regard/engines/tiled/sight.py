@@ -41,14 +41,14 @@ def reach(sight, m, i0, rows):
 
 
 @njit(**JIT)
-def hide(sight, b, h, i, j0, first, last, row, low):
-    """Writes ``low`` over the scores row[first:last] that query i may not see; says how many are left."""
+def hide(sight, b, h, i, j0, row, low):
+    """Writes ``low`` over the scores of a row, from key j0 on, that query i may not see; says how many are left."""
     wide_vectors()
     if sight.bytes == 0:
-        return last - first
+        return row.shape[0]
     start = b * sight.strides[0] + h * sight.strides[1] + i * sight.strides[2] + j0
     seen = 0
-    for j in range(first, last):
+    for j in range(row.shape[0]):
         may = at(np.uint8(0), sight.bytes, start + j) != 0
         row[j] = row[j] if may else low
         seen += may

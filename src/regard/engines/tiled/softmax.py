@@ -105,27 +105,23 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
     low = like(sc.scale, -1e30)
     zero = like(sc.scale, 0)
     for r in range(rows):
-        i, row = i0 + r, s[r]
+        i = i0 + r
         a = min(max(sight.lo[m, i] - j0, 0), columns)
         e = max(min(sight.hi[m, i] - j0, columns), a)
-        row[:a] = zero
-        row[e:columns] = zero
-        if hide(sight, n // H, n % H, i, j0, a, e, row, low) == 0:
-            row[a:e] = zero
+        s[r, :a] = zero
+        s[r, e:columns] = zero
+        row = s[r, a:e]  # a slice, because LLVM must see that no index is negative
+        if hide(sight, n // H, n % H, i, j0 + a, row, low) == 0:
+            row[:] = zero
             continue
-        top = low
         if found.spread.shape[0] > 0:
-            moments, top = _moments(row, a, e, low, moments)
+            moments, top = _moments(row, low, moments)
         else:
-            for j in range(a, e):
-                top = larger(top, row[j])
+            top = _top(row, low)
         before = sums[r, 0]
         if top > before:
             if found.at.shape[0] > 0:
-                place = np.int32(columns)
-                for j in range(a, e):
-                    place = min(place, np.int32(j) if row[j] == top else np.int32(columns))
-                found.at[n, i] = j0 + place
+                found.at[n, i] = j0 + a + _first(row, top)
             if before > low:  # what was summed so far was relative to the old top
                 factor = like(top, math.exp(before - top))
                 sums[r, 2] = (sums[r, 2] + sums[r, 1] * (before - top)) * factor
@@ -137,44 +133,84 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
             sums[r, 0] = top
         else:
             top = before
-        total, spent, far = zero, zero, zero
         if found.distance.shape[0] > 0:
-            here = like(top, i + va.shift - j0)
-            for j in range(a, e):
-                x = row[j] - top
-                p = exp(x)
-                total += p
-                spent += p * x
-                far += p * abs(here - like(top, j))
-                row[j] = p
+            total, spent, far = _powers_and_distance(row, top, like(top, i + va.shift - j0 - a))
             sums[r, 3] += far
         else:
-            for j in range(a, e):
-                x = row[j] - top
-                p = exp(x)
-                total += p
-                spent += p * x
-                row[j] = p
+            total, spent = _powers(row, top)
         sums[r, 1] += total
         sums[r, 2] += spent
         for t in range(va.tags.shape[0]):
-            tags = va.tags[t, n % va.tags.shape[1]]
-            inside = zero
-            for j in range(a, e):
-                inside += row[j] * tags[j0 + j]
-            sums[r, 4 + t] += inside
+            sums[r, 4 + t] += _dot(row, va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e])
         if va.rate > 0:
-            drop(row, a, e, va.rate, va.seed, n * L + i, j0)
+            drop(row, va.rate, va.seed, n * L + i, j0 + a)
     return moments
 
 
 @njit(**JIT)
-def drop(row, a, e, rate, seed, i, j0):
-    """row[a:e] with each number dropped with probability ``rate`` and the others made up for it."""
+def _top(row, low):
+    wide_vectors()
+    top = low
+    for j in range(row.shape[0]):
+        top = larger(top, row[j])
+    return top
+
+
+@njit(**JIT)
+def _first(row, top):
+    """Where ``top`` stands first, without a branch in the loop."""
+    wide_vectors()
+    place = np.int32(row.shape[0])
+    for j in range(row.shape[0]):
+        place = min(place, np.int32(j) if row[j] == top else np.int32(row.shape[0]))
+    return place
+
+
+@njit(**JIT)
+def _powers(row, top):
+    """row ← e = exp(s − m); Σ e and Σ e (s − m)."""
+    wide_vectors()
+    total, spent = like(top, 0), like(top, 0)
+    for j in range(row.shape[0]):
+        x = row[j] - top
+        p = exp(x)
+        total += p
+        spent += p * x
+        row[j] = p
+    return total, spent
+
+
+@njit(**JIT)
+def _powers_and_distance(row, top, here):
+    """The same, and Σ e |here − j|, in one loop: the row is read once."""
+    wide_vectors()
+    total, spent, far = like(top, 0), like(top, 0), like(top, 0)
+    for j in range(row.shape[0]):
+        x = row[j] - top
+        p = exp(x)
+        total += p
+        spent += p * x
+        far += p * abs(here - like(top, j))
+        row[j] = p
+    return total, spent, far
+
+
+@njit(**JIT)
+def _dot(row, tags):
+    wide_vectors()
+    inside = like(row[0], 0)
+    for j in range(row.shape[0]):
+        inside += row[j] * tags[j]
+    return inside
+
+
+@njit(**JIT)
+def drop(row, rate, seed, i, j0):
+    """Each number of row i with probability ``rate`` made 0 and the others made up for it; the row begins at key j0."""
     wide_vectors()
     limit = np.uint32(np.float64(rate) * 4294967296.0)
     kept = like(row[0], 1.0 / (1.0 - rate))
-    for j in range(a, e):
+    for j in range(row.shape[0]):
         row[j] *= kept if dice(seed, np.uint32(i), np.uint32(j0 + j)) >= limit else like(kept, 0)
 
 
@@ -182,25 +218,25 @@ def drop(row, a, e, rate, seed, i, j0):
 def drop_at(weights, places, rate, seed):
     """What ``drop`` does to the one number of each row that stands at ``places``."""
     for i in range(places.shape[0]):
-        drop(weights[i : i + 1], 0, 1, rate, seed, i, places[i])
+        drop(weights[i : i + 1], rate, seed, i, places[i])
 
 
 @njit(**JIT)
-def _moments(row, a, e, low, moments):
+def _moments(row, low, moments):
     """The count, mean and summed squared deviation of a head's scores with this row's added (Chan et al. 1979)."""
     wide_vectors()
-    origin = row[a]
-    for j in range(a, e):  # almost always the first
+    origin = row[0]
+    for j in range(row.shape[0]):  # almost always the first
         if row[j] > low:
             origin = row[j]
             break
     top, one, two = low, like(low, 0), like(low, 0)
-    seen = 0
-    for j in range(a, e):
+    seen = np.int32(0)
+    for j in range(row.shape[0]):
         x = row[j]
         top = larger(top, x)
+        seen += np.int32(1) if x > low else np.int32(0)
         x = x - origin if x > low else like(low, 0)
-        seen += row[j] > low
         one += x
         two += x * x
     mean = one / seen
@@ -293,47 +329,67 @@ def _slope(sc, va, sight, lse, slopes, m, n, i0, rows, j0, columns, s, d):
     H, L = sc.sizes[1], sc.sizes[3]
     low, zero = like(sc.scale, -1e30), like(sc.scale, 0)
     for r in range(rows):
-        i, row, grad = i0 + r, s[r], d[r]
+        i = i0 + r
         a = min(max(sight.lo[m, i] - j0, 0), columns)
         e = max(min(sight.hi[m, i] - j0, columns), a)
-        if hide(sight, n // H, n % H, i, j0, a, e, row, low) == 0:
+        if hide(sight, n // H, n % H, i, j0 + a, s[r, a:e], low) == 0:
             a = e
-        row[:a] = zero
-        grad[:a] = zero
-        row[e:columns] = zero
-        grad[e:columns] = zero
+        s[r, :a] = zero
+        d[r, :a] = zero
+        s[r, e:columns] = zero
+        d[r, e:columns] = zero
         if a == e:
             continue
+        row, grad = s[r, a:e], d[r, a:e]
         if va.rate > 0:
-            drop(grad, a, e, va.rate, va.seed, n * L + i, j0)
-        level, delta = lse[n, i], slopes.delta[n, i]
+            drop(grad, va.rate, va.seed, n * L + i, j0 + a)
+        level = lse[n, i]
         if slopes.distance.shape[0] > 0:
-            here, c = like(level, i + va.shift - j0), slopes.distance[n, i]
-            for j in range(a, e):
-                grad[j] += c * abs(here - like(level, j))
+            _add_distance(grad, slopes.distance[n, i], like(level, i + va.shift - j0 - a))
         for t in range(va.tags.shape[0]):
-            tags, c = va.tags[t, n % va.tags.shape[1]], slopes.mass[t, n, i]
-            for j in range(a, e):
-                grad[j] += c * tags[j0 + j]
-        if slopes.peak.shape[0] > 0:
-            j = slopes.at[n, i] - j0
-            if a <= j < e:
-                grad[j] += slopes.peak[n, i]
+            _add(grad, slopes.mass[t, n, i], va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e], zero)
+        if slopes.peak.shape[0] > 0 and j0 + a <= slopes.at[n, i] < j0 + e:
+            grad[slopes.at[n, i] - j0 - a] += slopes.peak[n, i]
         if slopes.score.shape[0] > 0:
-            c = slopes.score[n, i]
-            for j in range(a, e):
-                grad[j] += c * (row[j] - level)
+            _add(grad, slopes.score[n, i], row, level)
         if slopes.spread.shape[0] > 0:
-            flat, steep = slopes.spread[n, 0], slopes.spread[n, 1]
-            for j in range(a, e):
-                x = row[j]
-                p = exp(x - level)
-                grad[j] = p * (grad[j] - delta) + (flat + steep * x if x > low else zero)
-                row[j] = p
+            _weigh_and_spread(row, grad, level, slopes.delta[n, i], slopes.spread[n, 0], slopes.spread[n, 1], low)
         else:
-            for j in range(a, e):
-                p = exp(row[j] - level)
-                grad[j] = p * (grad[j] - delta)
-                row[j] = p
+            _weigh(row, grad, level, slopes.delta[n, i])
         if va.rate > 0:
-            drop(row, a, e, va.rate, va.seed, n * L + i, j0)
+            drop(row, va.rate, va.seed, n * L + i, j0 + a)
+
+
+@njit(**JIT)
+def _add_distance(grad, c, here):
+    wide_vectors()
+    for j in range(grad.shape[0]):
+        grad[j] += c * abs(here - like(c, j))
+
+
+@njit(**JIT)
+def _add(grad, c, x, level):
+    wide_vectors()
+    for j in range(grad.shape[0]):
+        grad[j] += c * (x[j] - level)
+
+
+@njit(**JIT)
+def _weigh(row, grad, level, delta):
+    """row ← w, grad ← w (x − Σ w x)."""
+    wide_vectors()
+    for j in range(row.shape[0]):
+        p = exp(row[j] - level)
+        grad[j] = p * (grad[j] - delta)
+        row[j] = p
+
+
+@njit(**JIT)
+def _weigh_and_spread(row, grad, level, delta, flat, steep, low):
+    """The same, and the spread's own gradient over what is seen, which is no weight's."""
+    wide_vectors()
+    for j in range(row.shape[0]):
+        x = row[j]
+        p = exp(x - level)
+        grad[j] = p * (grad[j] - delta) + (flat + steep * x if x > low else like(low, 0))
+        row[j] = p
