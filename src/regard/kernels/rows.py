@@ -1,0 +1,311 @@
+"""The threshold of a row: t with Σ [x − t]₊^p = 1, where x = (α−1)(s − max s) and p = 1/(α−1).
+
+What makes it fast: few scores of a row have any weight. A cheap step from the left, t ≤ the solution, tells which
+cannot; the others are gathered, and only on them is the equation solved, in double precision. The reference is
+``normalize.Entmax``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from regard.kernels.vector import INLINE, JIT, address, exp, larger, like, wide_vectors
+
+
+@intrinsic
+def _bits(typing, x):
+    def code(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), code
+
+
+@intrinsic
+def _number(typing, x):
+    def code(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), code
+
+
+@njit(**INLINE)
+def log(x):
+    """ln x of a normal number: with m in [√½, √2) and z = (m−1)/(m+1), it is n ln 2 + 2 (z + z³/3 + z⁵/5 + …)."""
+    shifted = _bits(x) - np.int64(0x3FE6A09E667F3BCD)  # the bits of √½
+    n = shifted >> np.int64(52)
+    m = _number(_bits(x) - (n << np.int64(52)))
+    z = (m - 1.0) / (m + 1.0)
+    y = z * z
+    p = 1.0 / 19.0
+    p = p * y + 1.0 / 17.0
+    p = p * y + 1.0 / 15.0
+    p = p * y + 1.0 / 13.0
+    p = p * y + 1.0 / 11.0
+    p = p * y + 1.0 / 9.0
+    p = p * y + 1.0 / 7.0
+    p = p * y + 1.0 / 5.0
+    p = p * y + 1.0 / 3.0
+    return np.float64(n) * 0.6931471805599453 + 2.0 * (z + z * y * p)
+
+
+@intrinsic
+def _above(typing, address, start, limit):
+    """A bit for each of the 64 numbers from ``start`` on: is it above ``limit``? (Plain loops that gather are slow.)"""
+
+    def code(context, builder, signature, args):
+        address, start, limit = args
+        vector = ir.VectorType(limit.type, 64)
+        pointer = builder.gep(builder.inttoptr(address, limit.type.as_pointer()), [start])
+        numbers = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=1)
+        one = builder.insert_element(ir.Constant(vector, ir.Undefined), limit, ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        level = builder.shuffle_vector(one, one, mask)
+        return builder.bitcast(builder.fcmp_ordered(">", numbers, level), ir.IntType(64))
+
+    return types.uint64(types.int64, types.int64, limit), code
+
+
+@intrinsic
+def _lowest(typing, bits):
+    """Which bit is the lowest that is set."""
+
+    def code(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), code
+
+
+@njit(**JIT)
+def solve(row, alpha, x, place):
+    """Weights of a row of scores: x[:count] are those above 0, place[:count] their keys; count, max s, and t.
+
+    A row that may see nothing has max −∞ and no weights, a row with NaN or ∞ in it has max NaN. x (float64) and
+    place (int32) have room for the row.
+    """
+    scale = alpha - 1.0
+    power = 1.0 / scale
+    top = _top(row)
+    if not top < np.inf:
+        return np.int64(0), like(top, np.nan), np.nan
+    if top == -np.inf:
+        return np.int64(0), top, 0.0
+    t = -1.0
+    if power <= 4.0:  # for y ≤ 1 a larger whole power has a smaller sum, so what it says stays left of the solution
+        for _ in range(2):
+            t = _step(row, top, scale, power, t)
+    count = gather(row, top, scale, t, x, place)
+    t = _newton(x, count, power, t, 1e-8 if row.itemsize == 4 else 4e-15)
+    return _weigh(x, place, count, power, t), top, t
+
+
+@njit(**JIT)
+def _top(row):
+    """max s; NaN if there is one."""
+    wide_vectors()
+    top = like(row[0] if row.shape[0] > 0 else row.dtype.type(0), -np.inf)
+    wrong = False
+    for j in range(row.shape[0]):
+        wrong |= row[j] != row[j]
+        top = larger(top, row[j])
+    return like(top, np.nan) if wrong else top
+
+
+@njit(**JIT)
+def _step(row, top, scale, power, t):
+    """A Newton step on ‖[x − t]₊‖ = 1, the norm to a whole power ≥ ``power``, from the left and not quite all the way.
+
+    The norm is convex in t and nearly linear, so the step is long and never passes the solution.
+    """
+    wide_vectors()
+    zero, scale, level = like(top, 0), like(top, scale), like(top, t)
+    one, two = zero, zero
+    if power <= 1.0:
+        for j in range(row.shape[0]):
+            y = scale * (row[j] - top) - level
+            one += like(top, 1) if y > zero else zero
+            two += larger(y, zero)
+        step = (two - 1.0) / one
+    elif power <= 2.0:
+        for j in range(row.shape[0]):
+            y = larger(scale * (row[j] - top) - level, zero)
+            one += y
+            two += y * y
+        step = (two - math.sqrt(two)) / one
+    else:
+        for j in range(row.shape[0]):
+            y = larger(scale * (row[j] - top) - level, zero)
+            one += y * y * y
+            two += y * y * (y * y)
+        step = (two - two / math.sqrt(math.sqrt(two))) / one
+    return t + larger(0.999 * np.float64(step), 0.0)
+
+
+@njit(**JIT)
+def gather(row, top, scale, t, x, place):
+    """x[:count] ← the x = scale (s − top) that lie above t, place[:count] ← where they stand; count."""
+    base = np.float64(top)
+    # A score in the row's own precision that is surely below all that count.
+    level = base + t / scale
+    limit = like(top, level - abs(level) * (1e-6 if row.itemsize == 4 else 1e-15))
+    here, count, length = address(row), np.uint64(0), np.int64(row.shape[0])
+    for start in range(np.int64(0), length, np.int64(64)):
+        if start + 64 <= length:
+            bits = _above(here, start, limit)
+        else:
+            bits = np.uint64(0)
+            for j in range(start, length):
+                bits |= np.uint64(row[j] > limit) << np.uint64(j - start)
+        while bits != 0:
+            j = start + _lowest(bits)
+            bits &= bits - np.uint64(1)
+            y = scale * (np.float64(row[j]) - base)
+            x[count], place[count] = y, np.int32(j)
+            count += np.uint64(y > t)
+    return np.int64(count)
+
+
+@njit(**JIT)
+def _sums(x, count, power, t):
+    """Σ y^p and Σ y^{p−1} over the y = x − t above 0."""
+    wide_vectors()
+    one, two = 0.0, 0.0
+    if power == 1.0:
+        for j in range(count):
+            y = x[j] - t
+            one += 1.0 if y > 0.0 else 0.0
+            two += larger(y, 0.0)
+    elif power == 2.0:
+        for j in range(count):
+            y = larger(x[j] - t, 0.0)
+            one += y
+            two += y * y
+    else:
+        for j in range(count):
+            y = x[j] - t
+            z = exp((power - 1.0) * log(y if y > 0.0 else 1.0)) if y > 0.0 else 0.0
+            one += z
+            two += z * larger(y, 0.0)
+    return two, one
+
+
+@njit(**JIT)
+def _newton(x, count, power, t, close):
+    """t with |Σ [x − t]₊^p − 1| ≤ close, or the nearest there is; from a t that is not right of it.
+
+    For p ≥ 1 the steps come from the left and never pass the solution. They are safeguarded by bisection all the
+    same: for p < 1 the sum is not convex, and where scores fall off geometrically each step may lose only one of them.
+    """
+    # No sum is larger than that of equal scores; a little room is left for rounding.
+    low, high = t, -math.exp(-math.log(float(count)) / power) * (1 - 1e-9)
+    for turn in range(200):
+        two, one = _sums(x, count, power, t)
+        if abs(two - 1.0) <= close:
+            break
+        if two > 1.0:
+            low = t
+        else:
+            high = t
+        if power == 1.0:
+            root = 1.0
+        elif power == 2.0:
+            root = math.sqrt(two)
+        else:
+            root = two * math.exp(-math.log(two) / power)
+        after = t + (two - root) / one
+        if not low < after < high or (turn > 8 and turn % 2 == 1):
+            after = (low + high) / 2
+            if after in (low, high):
+                break
+        t = after
+    return t
+
+
+@njit(**JIT)
+def _weigh(x, place, count, power, t):
+    """x ← its weight, place along with it, without those that have none; how many are left."""
+    wide_vectors()
+    two, _ = _sums(x, count, power, t)
+    share = 1.0 / two
+    left = np.int64(0)
+    for j in range(count):
+        y = x[j] - t
+        x[left], place[left] = y, place[j]
+        left += y > 0.0
+    if power == 1.0:
+        for j in range(left):
+            x[j] *= share
+    elif power == 2.0:
+        for j in range(left):
+            x[j] *= x[j] * share
+    else:
+        for j in range(left):
+            x[j] = exp(power * log(x[j])) * share
+    return left
+
+
+@njit(**JIT)
+def forward(scores, weights, alphas, repeat, first, last):
+    """weights ← those of rows first … last − 1 of scores (N, S); α of row n is alphas[n // repeat % H]."""
+    x, place = np.empty(scores.shape[1]), np.empty(scores.shape[1], np.int32)
+    for n in range(first, last):
+        row = weights[n]
+        count, top, _ = solve(scores[n], alphas[n // repeat % alphas.shape[0]], x, place)
+        row[:] = like(top, 0) if top < np.inf else top
+        for c in range(count):
+            row[place[c]] = like(top, x[c])
+
+
+@njit(**JIT)
+def backward(weights, away, alphas, repeat, ds, dalpha, first, last):
+    """ds ← g (x − x̄) with g = w^{2−α} on the support, x̄ = Σ g x / Σ g and x = ``away``; dalpha (N,) if it has size."""
+    S = weights.shape[1]
+    w, place, x, g = np.empty(S), np.empty(S, np.int32), np.empty(S), np.empty(S)
+    for n in range(first, last):
+        row, out = away[n], ds[n]
+        alpha = alphas[n // repeat % alphas.shape[0]]
+        zero = like(weights[n, 0], 0)
+        count = gather(weights[n], zero, 1.0, 0.0, w, place)
+        for c in range(count):
+            x[c] = row[place[c]]
+        mean = slopes(w, x, g, count, alpha)
+        out[:] = zero
+        for c in range(count):
+            out[place[c]] = like(zero, g[c] * (x[c] - mean))
+        if dalpha.shape[0] > 0:
+            dalpha[n] = by_alpha(w, x, count, mean, alpha)
+
+
+@njit(**JIT)
+def slopes(w, x, g, count, alpha):
+    """g[:count] ← w^{2−α}, how fast a weight follows its score; returns x̄ = Σ g x / Σ g (0 of nothing)."""
+    wide_vectors()
+    total, mean = 0.0, 0.0
+    if alpha == 2.0:
+        for c in range(count):
+            g[c] = 1.0
+    elif alpha == 1.5:
+        for c in range(count):
+            g[c] = math.sqrt(w[c])
+    else:
+        for c in range(count):
+            g[c] = exp((2.0 - alpha) * log(w[c]))
+    for c in range(count):
+        total += g[c]
+        mean += g[c] * x[c]
+    return mean / total if count > 0 else 0.0
+
+
+@njit(**JIT)
+def by_alpha(w, x, count, mean, alpha):
+    """Σ x dw/dα, with h = −w log w: [Σ x w − x̄] / (α−1)² + [Σ x h − x̄ Σ h] / (α−1) (Correia et al. 2019)."""
+    wide_vectors()
+    read, entropy = 0.0, 0.0
+    for c in range(count):
+        read += (x[c] - mean) * w[c]
+        entropy -= (x[c] - mean) * w[c] * log(w[c])
+    return read / (alpha - 1.0) ** 2 + entropy / (alpha - 1.0)
