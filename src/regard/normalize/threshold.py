@@ -14,8 +14,8 @@ class Entmax(Normalizer):
     """w = argmax_p p·s + H_α(p) over the simplex: w = [(α−1)s − t]₊^{1/(α−1)} (Peters et al. 2019).
 
     Some weights are exactly 0. α → 1 is softmax, α = 2 is sparsemax; α = 1.5 and 2 are solved exactly by sorting, any
-    other α > 1 by bisection to the last bit; a kernel takes large work in single precision. α may be a tensor that learns (one number, or one a head), with its
-    gradient (Correia et al. 2019).
+    other α > 1 by bisection to the last bit; a kernel takes large work in single precision. α may be a tensor that
+    learns (one number, or one a head), with its gradient (Correia et al. 2019).
 
     >>> import torch
     >>> Entmax(1.5)(torch.tensor([1.0, 0.5, 0.0, -0.8]))
