@@ -22,10 +22,12 @@ def rows(setting: Setting) -> Iterator[Row]:
     """In a cache folder of its own: all kernels compiled, all again at another length, then each family alone."""
     with tempfile.TemporaryDirectory() as folder:
         env = dict.fromkeys(("NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"), folder)
-        yield _timed(setting, "every family, nothing cached", COLD, list(FAMILIES), L, env)
+        yield (cold := _timed(setting, "every family, nothing cached", COLD, list(FAMILIES), L, env))
         kernels = _kernels(folder)
-        nothing = "" if kernels else f"nothing was cached: engine {setting.engine!r} compiled no kernel"
-        yield _timed(setting, "every family, cached, a new length", None, list(FAMILIES), OTHER, env, nothing)
+        nothing = "" if kernels or cold.problem else f"nothing was cached: engine {setting.engine!r} compiled no kernel"
+        yield (
+            again := _timed(setting, "every family, cached, a new length", None, list(FAMILIES), OTHER, env, nothing)
+        )
         yield Row(
             "kernels compiled for the new length",
             "",
@@ -33,7 +35,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             float(_kernels(folder) - kernels),
             goal=ANEW,
             judged=setting.judged,
-            problem=nothing,
+            problem=cold.problem or again.problem,
             note=f"{kernels} are cached",
         )
         for name in FAMILIES:
