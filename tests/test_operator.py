@@ -219,7 +219,7 @@ def test_a_plan_says_what_runs_why_and_what_it_costs_and_runs_nothing(monkeypatc
     assert plan.flops == 2 * 2 * 6 * 5 * 7 * (11 + 13)
     assert plan.bytes >= 2 * 6 * 5 * 13 * 4
     assert plan.refused == {}
-    assert str(plan).startswith("engine   sdpa: first in order of preference")
+    assert str(plan).startswith("engine   sdpa: the least time by rough count")
     other = regard.explain(q, k, v, normalize="sparsemax")
     assert other.engine == "reference"
     assert "only softmax is fused" in other.refused["sdpa"]
@@ -253,7 +253,7 @@ def test_a_plan_prints_itself_on_a_console() -> None:
 )
 def test_the_fused_kernel_asked_for_where_it_cannot_run_raises_and_says_why(parts: Any, reason: str) -> None:
     q = torch.randn(1, 1, 3, 4)
-    with refused('engine "sdpa" cannot run this', reason, 'engine="auto" takes the next that can'):
+    with refused('engine "sdpa" cannot run this', reason, 'engine="auto" takes another that can'):
         regard.attend(q, q, q, engine="sdpa", **parts)
     assert regard.read(q, q, q, telemetry=False, **parts).engine == "reference"
 
@@ -265,3 +265,30 @@ def test_a_subclass_of_softmax_is_not_taken_for_softmax() -> None:
 
     q = torch.randn(1, 1, 3, 4)
     assert regard.explain(q, q, q, normalize=Sharper()).engine == "reference"
+
+
+def test_the_engine_is_the_one_that_costs_least_time() -> None:
+    def engine(length: int, **parts: Any) -> str:
+        q = torch.zeros(1, 4, length, 64)
+        return regard.explain(q, q, q, **parts).engine
+
+    assert engine(2048) == engine(2048, mask=mask.causal()) == "sdpa"
+    assert engine(2048, mask=mask.window(64, 0)) == "tiled"
+    assert engine(2048, normalize="entmax15") == engine(2048, score=score.Additive(64, 64, 16)) == "tiled"
+    assert engine(3, normalize="entmax15") == "reference"
+
+
+def test_a_plan_counts_the_tiles_that_run() -> None:
+    q = torch.zeros(1, 2, 1000, 16)
+    plan = regard.explain(q, q, q, mask=mask.window(10, 0), engine="tiled")
+    assert plan.tiles is not None
+    run, of = plan.tiles
+    assert (run, of) == (2 * 4, 2 * 4 * 2)  # a block of 256 queries looks at 266 keys, which is one tile
+    assert f"tiles    {run} run of {of}" in str(plan)
+    assert plan.flops < regard.explain(q, q, q, engine="tiled").flops / 2
+    gaps = mask.dense(torch.eye(4, dtype=torch.bool).repeat_interleave(250, 0).repeat_interleave(250, 1).flip(1))
+    gapped = regard.explain(q, q, q, mask=gaps | mask.strided(999), engine="tiled")
+    assert gapped.tiles is not None
+    assert run <= gapped.tiles[0] <= of
+    assert plan.bound > 0
+    assert "GFLOP/s" in str(plan)

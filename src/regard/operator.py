@@ -64,8 +64,7 @@ def attend(
     tensor([[0.5473, 0.3758]])
     """
     c, lead = _composition(q, k, v, score, normalize, mask, dropout)
-    chosen, _ = choose(c, ENGINES, engine)
-    return chosen.attend(c).reshape((*lead, c.grid.L, v.shape[-1]))
+    return choose(c, ENGINES, engine).engine.attend(c).reshape((*lead, c.grid.L, v.shape[-1]))
 
 
 def read(
@@ -95,8 +94,9 @@ def read(
     (1.0, 0.2)
     """
     c, lead = _composition(q, k, v, score, normalize, mask, dropout)
-    chosen, _ = choose(c, ENGINES, engine)
-    return chosen.read(c, _wanted(telemetry, groups, c)).reshaped(lead)
+    wanted = _wanted(telemetry, groups, c)
+    measured = wanted.cheap or bool(wanted.names or wanted.groups)
+    return choose(c, ENGINES, engine, measured).engine.read(c, wanted).reshaped(lead)
 
 
 def scores(q: Tensor, k: Tensor, *, score: Score | str = "scaled_dot", mask: Mask | None = None) -> Tensor:
@@ -139,17 +139,20 @@ def explain(
     engine: str = "auto",
     dropout: float = 0.0,
 ) -> Plan:
-    """Which engine would run this read, why, why the others would not, and what it costs. Runs nothing.
+    """Which engine would run this read, why, why the others would not, and what it costs. Reads nothing.
+
+    The lower bound on time is from the machine's rates of multiplying and copying, measured once when it is printed.
 
     >>> import torch
     >>> q = torch.randn(1, 2, 3, 4)
     >>> print(explain(q, q, q, normalize="sparsemax"))  # doctest: +ELLIPSIS
-    engine   reference: the first that does not refuse
+    engine   reference: the least time by rough count, ...
     refused  sdpa: normalize Sparsemax: only softmax is fused
     cost     ...
+    bound    ...
     """
     c, _ = _composition(q, k, v, score, normalize, mask, dropout)
-    return choose(c, ENGINES, engine)[1]
+    return choose(c, ENGINES, engine).plan(c)
 
 
 def _composition(

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from regard.engines.memory import without_hidden
 from regard.normalize import Softmax
 from regard.numerics import wide
-from regard.plan import Composition, Wanted
+from regard.plan import Composition, Cost, Wanted, pairs, products
 from regard.reading import TELEMETRY, Reading
 
 
@@ -25,9 +25,13 @@ class Reference:
     def refuses(self, c: Composition) -> str:
         return ""
 
-    def scratch_bytes(self, c: Composition) -> int:
-        B, H, L, S = c.grid.shape
-        return 2 * B * H * L * S * max(4, c.q.element_size())
+    def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
+        n, item = pairs(c), max(4, c.q.element_size())
+        held = 2 * n * item
+        hidden = c.q.shape[-1] + c.k.shape[-1] if c.score.no_dot_form else 0  # a vector a pair, at worst
+        # Every pair is written and read a few times; pages that are new cost more than that.
+        seconds = 5e-5 + products(c, n) / 1e11 + n * (6e-9 + 2e-9 * hidden) + held * 2.5e-10
+        return Cost(products(c, n), held, 2 * seconds if telemetry else seconds)
 
     def scores(self, c: Composition) -> Tensor:
         """s (B, H, L, S), −inf where the query may not look; half precision is computed in float32."""

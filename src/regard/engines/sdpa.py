@@ -9,7 +9,7 @@ from regard.engines.fused import Lowered, one_width
 from regard.engines.memory import without_hidden
 from regard.engines.statistics import measure
 from regard.normalize import Softmax
-from regard.plan import Composition, Wanted
+from regard.plan import Composition, Cost, Wanted, pairs, products
 from regard.reading import Reading
 
 
@@ -29,11 +29,14 @@ class Sdpa:
             return f"(B, H, L, S) = {c.grid.shape} holds nothing to read"
         return ""
 
-    def scratch_bytes(self, c: Composition) -> int:
-        B, H, L, S = c.grid.shape
-        if c.dropout:  # the kernel itself falls back to dense weights
-            return 2 * B * H * L * S * c.q.element_size()
-        return 0 if c.mask is None else _mask_bytes(c)
+    def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
+        causal = c.mask is not None and c.mask.is_causal_flag(c.grid)
+        n = pairs(c, causal)
+        dense = c.dropout > 0  # the kernel itself falls back to dense weights
+        masked = c.mask is not None and not causal
+        held = 2 * pairs(c) * c.q.element_size() if dense else _mask_bytes(c) if masked else 0
+        seconds = 1.5e-5 + products(c, n) / 2e11 + (n * 4e-9 if dense else n * 1e-9 if masked else 0.0)
+        return Cost(products(c, n), held, 3.2 * seconds if telemetry else seconds)
 
     def attend(self, c: Composition) -> Tensor:
         low, v, _ = _lowered(c)
@@ -73,6 +76,7 @@ def _lowered(c: Composition) -> tuple[Lowered, Tensor, Tensor | None]:
 
 
 def _mask_bytes(c: Composition) -> int:
+    """Booleans and the floats they become, over the axes that the mask depends on."""
     assert c.mask is not None
-    allowed = c.mask.sdpa_flags(c.grid)[1]
-    return 0 if allowed is None else allowed.numel() * (1 + c.q.element_size())
+    one = c.mask.allows(c.grid.rows(0, 1))
+    return one.shape[0] * one.shape[1] * c.grid.L * c.grid.S * (1 + c.q.element_size())

@@ -52,6 +52,10 @@ class Mask(ABC):
         """(is_causal, attn_mask) for ``scaled_dot_product_attention``; never both: it would apply both."""
         return False, self.allows(grid)
 
+    def is_causal_flag(self, grid: Grid) -> bool:
+        """Whether the fused kernel's own causal flag says all of it."""
+        return False
+
     def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
         """(lo, hi) with lo ≤ j < hi exactly where query i may look, each (B|1, H|1, L|1); None where a row has gaps.
 

@@ -31,12 +31,14 @@ class causal(Mask):
         last = grid.query_places(self.anchor, "causal()")[..., 0]
         return torch.zeros_like(last[..., :1]), (last + 1).clamp(0, grid.S)
 
+    def is_causal_flag(self, grid: Grid) -> bool:
+        return grid.L == grid.S or self.anchor == "start"  # where the kernel anchors it
+
     def sdpa_flags(self, grid: Grid) -> tuple[bool, Tensor | None]:
         grid.query_places(self.anchor, "causal()")
         if self.anchor == "end" and grid.L == 1:
             return False, None  # the one query stands at the last key and sees everything
-        # The fused kernel's own causal flag is anchored at the start.
-        return (True, None) if grid.L == grid.S or self.anchor == "start" else (False, self.allows(grid))
+        return (True, None) if self.is_causal_flag(grid) else (False, self.allows(grid))
 
 
 @dataclass(frozen=True)

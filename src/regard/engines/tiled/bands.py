@@ -19,7 +19,7 @@ from regard.plan import Composition, Wanted
 from regard.reading import TELEMETRY, Reading
 
 _CELLS = 1 << 21  # of a mask that are looked at together
-_PAIRS = 1 << 22  # of scores that the reference holds together
+HELD = 1 << 22  # scores that the reference holds together
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,39 @@ def _with_gaps(mask: Mask, grid: Grid) -> Iterator[Band]:
         yield Band(start, min(L, start + step), lo.clamp(first, None), hi.clamp(None, last), allowed, first)
 
 
+def tiles(mask: Mask | None, grid: Grid, rows: int, columns: int, exact: bool) -> tuple[tuple[int, int], int]:
+    """How many tiles run of those there are, and how many pairs are in them.
+
+    Without ``exact`` a mask with gaps is taken by its hull, which costs O(L).
+    """
+    B, H, L, S = grid.shape
+    blocks, across = -(-L // rows), -(-S // columns)
+    of = B * H * blocks * across
+    if mask is None or 0 in grid.shape:
+        return (of, of), B * H * L * S
+    lo, hi = mask.hull(grid)
+    mb, mh = torch.broadcast_shapes(lo.shape[:2], hi.shape[:2])
+    far = torch.iinfo(torch.int64).max
+    lo, hi = (x.expand(mb, mh, L) for x in (lo, hi))
+    lo = torch.where(hi > lo, lo, far)
+    first = torch.stack([x.amin(-1) for x in lo.split(rows, -1)], -1)
+    last = torch.stack([x.amax(-1) for x in hi.split(rows, -1)], -1)
+    width = (last - first.clamp(max=S)).clamp(min=0)
+    run, pairs = int((-(-width // columns)).sum()), int(width.sum()) * rows
+    if exact and mask.spans(grid) is None:
+        run, pairs = 0, 0
+        for band in bands(mask, grid):
+            assert band.allowed is not None
+            mb, mh = band.allowed.shape[:2]
+            allowed = band.allowed.expand(mb, mh, band.stop - band.start, -1)
+            for block in allowed.split(rows, 2):
+                live = [tile for tile in block.any(2).split(columns, -1) if tile.shape[-1]]
+                run += sum(int(tile.any(-1).sum()) for tile in live)
+                pairs += sum(int(tile.any(-1).sum()) * tile.shape[-1] * block.shape[2] for tile in live)
+    share = (B // mb) * (H // mh)  # reads that share a mask
+    return (min(of, run * share), of), min(pairs * share, B * H * L * S)
+
+
 def _whole(allowed: Tensor, S: int) -> Tensor:
     return allowed if allowed.shape[3] == S else allowed.expand(*allowed.shape[:3], S)
 
@@ -90,7 +123,7 @@ def seen_by_anyone(mask: Mask, grid: Grid) -> Tensor:
 def by_reference(c: Composition, wanted: Wanted) -> Reading:
     """The reference's reading, a band of queries at a time, each computed again on the way back: O(band · S) memory."""
     B, H, L, S = c.grid.shape
-    step = max(1, _PAIRS // max(1, B * H * S))
+    step = max(1, HELD // max(1, B * H * S))
     drawn = isinstance(c.normalize, GumbelSoftmax) and c.normalize.training
     seed = int(torch.randint(1 << 31, (), generator=getattr(c.normalize, "generator", None))) if drawn else 0
     names = TELEMETRY if wanted.cheap else wanted.names

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.engines.memory import is_finite, without_hidden
+from regard.engines.reference import Reference
 from regard.engines.tiled import bands, passes, readings, recipe
-from regard.plan import Composition, Wanted
+from regard.plan import Composition, Cost, Wanted, products
 from regard.reading import TELEMETRY, Reading
 
 
@@ -29,11 +30,17 @@ class Tiled:
             return f"while compiling: {recipe.lowers(c.score) or _unknown(c)}"
         return ""
 
-    def scratch_bytes(self, c: Composition) -> int:
+    def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
+        (run, of), n = bands.tiles(c.mask, c.grid, self.rows, self.columns, exact)
         threads, item = torch.get_num_threads(), max(4, c.q.element_size())
-        B, H, L, _ = c.grid.shape
-        widened = (c.q.numel() + c.k.numel() + c.v.numel()) * 4 if c.q.element_size() < 4 else 0
-        return threads * self.rows * (self.columns + c.v.shape[-1]) * item + B * H * L * item + widened
+        widened = sum(x.numel() for x in (c.q, c.k, c.v)) * 4 if c.q.element_size() < 4 else 0
+        held = threads * self.rows * (self.columns + c.v.shape[-1]) * item + widened
+        if not _known(c):  # the reference, a band at a time: slower than at once, but for the memory
+            dense = Reference().cost(c, telemetry)
+            return Cost(dense.flops, min(dense.held, bands.HELD * item), 1.5 * dense.seconds - dense.held * 2.5e-10)
+        hidden = 1.5e-10 * max(c.q.shape[-1], c.k.shape[-1]) if c.score.no_dot_form else 0.0
+        seconds = 1.5e-4 + products(c, n) / 1.6e11 + n * (2e-10 + hidden)
+        return Cost(products(c, n), held, seconds, (run, of))
 
     def attend(self, c: Composition) -> Tensor:
         return self._read(c, Wanted(), lse=False).output
