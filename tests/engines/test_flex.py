@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import flex_attention as module
 
 from regard import mask, normalize, position, score
@@ -17,37 +17,17 @@ from regard.engines.flex import Flex
 from regard.errors import RegardError
 from regard.grid import Grid
 from regard.mask import Mask
-from regard.normalize import Normalizer, Softmax
-from regard.plan import Composition, Wanted
-from regard.reading import Reading
+from regard.normalize import Softmax
+from regard.plan import Wanted
 from regard.score import ScaledDot, Score
-from tests.test_laws import (
-    GROUPS,
-    MASKS,
-    NORMALISERS,
-    SCORES,
-    B,
-    G,
-    H,
-    L,
-    S,
-    close,
-    inputs,
-    normaliser_part,
-    score_part,
-    truth,
-)
+from tests.engines.composing import IN, composed, gradients, lawful
+from tests.test_laws import MASKS, NORMALISERS, SCORES, B, G, H, L, S, close, inputs, truth
 
 FLEX = Flex(compiled=False)
 WRAPPED = ["alibi", "relative bias", "capped", "capped alibi"]
 LOWERED = [name for name in SCORES if name in WRAPPED or not SCORES[name].build().no_dot_form]
 SOFT = [name for name, case in NORMALISERS.items() if case.merges]
 NAMES = frozenset({"entropy", "bound", "distance"})
-IN: dict[str, Mask] = {
-    name: mask.dense(group[..., None, None, :]) if isinstance(group, Tensor) else group
-    for name, group in GROUPS.items()
-}
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # the compiler asks for it
@@ -65,24 +45,6 @@ def backward(monkeypatch: pytest.MonkeyPatch) -> None:
     """FlexAttention's dense backward runs on the CPU, once it is not asked whether it may."""
     torch._dynamo.reset()
     monkeypatch.setattr(module, "_validate_device", lambda *_: None)
-
-
-def composed(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scored: Score | None = None,
-    normalised: Normalizer | None = None,
-    masked: Mask | None = None,
-    dropout: float = 0.0,
-) -> Composition:
-    grid = Grid.of(q.shape[0], q.shape[1], q.shape[2], k.shape[2], q.device)
-    return Composition(q, k, v, scored or ScaledDot(), normalised or Softmax(), masked, grid, dropout)
-
-
-def lawful(scored: str, normalised: str, masked: str) -> Composition:
-    q, k, v = inputs(scored)
-    return composed(q, k, v, score_part(scored), normaliser_part(normalised), MASKS[masked].build())
 
 
 # ---- truth ----------------------------------------------------------------------------------------------------------
@@ -116,31 +78,7 @@ def test_it_reads_what_the_definition_says(scored: str, normalised: str) -> None
             assert r.sink is not None
 
 
-class Look(nn.Module):
-    """A read as a function of everything that may learn."""
-
-    def __init__(self, engine: Any, c: Composition) -> None:
-        super().__init__()
-        self.score, self.normalize, self.engine, self.mask = c.score, c.normalize, engine, c.mask
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, entropy: bool) -> list[Tensor]:
-        c = composed(q, k, v, self.score, self.normalize, self.mask)
-        names = frozenset({"entropy"} if entropy else ())
-        r: Reading = self.engine.read(c, Wanted(names, groups={"some": IN["some keys"], "self": IN["self"]}))
-        found = [r.output, torch.where(r.seen > 0, r.lse, 0.0), r.mass["some"], r.mass["self"]]
-        return found if r.entropy is None or not entropy else [*found, r.entropy]
-
-
-def gradients(engine: Any, c: Composition, entropy: bool) -> list[Tensor]:
-    look = Look(engine, c)
-    leaves = [x.detach().clone().requires_grad_() for x in (c.q, c.k, c.v)]
-    found = look(*leaves, entropy)
-    generator = torch.Generator().manual_seed(5)
-    loss = sum((x * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum() for x in found)
-    assert isinstance(loss, Tensor)
-    return list(torch.autograd.grad(loss, [*leaves, *look.parameters()]))
-
-
+PAIR = {name: IN[name] for name in ("some keys", "self")}
 TRAINED = {
     "scaled dot": ("softmax", "dense"),
     "euclidean": ("tempered", "causal & padding"),
@@ -155,8 +93,8 @@ TRAINED = {
 @pytest.mark.parametrize("scored", TRAINED)
 def test_every_gradient_is_that_of_the_reference(scored: str) -> None:
     c = lawful(scored, *TRAINED[scored])
-    entropy = scored not in WRAPPED
-    for found, wanted in zip(gradients(FLEX, c, entropy), gradients(Reference(), c, entropy), strict=True):
+    names = ["distance"] if scored in WRAPPED else ["distance", "entropy"]
+    for found, wanted in zip(*(gradients(engine, c, names, PAIR) for engine in (FLEX, Reference())), strict=True):
         close(found, wanted, "gradient", 1e-8)
 
 

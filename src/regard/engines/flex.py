@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard import mask as masks
 from regard.engines.memory import without_hidden
-from regard.engines.visible import counts, depends, on
+from regard.engines.visible import counts, depends, key_column, on
 from regard.errors import RegardError
 from regard.grid import Anchor, Grid
 from regard.mask import Mask
@@ -72,7 +72,7 @@ class Flex:
     def scratch_bytes(self, c: Composition) -> int:
         if c.mask is None:
             return 0
-        b, h = depends(c.mask, c.grid)
+        b, h, _ = depends(c.mask, c.grid)
         return b * h * c.grid.L * c.grid.S  # a block mask is derived from the booleans, a byte each
 
     def attend(self, c: Composition) -> Tensor:
@@ -98,11 +98,11 @@ class Flex:
             columns["place"] = _places(c, low)
         by_query = {}
         for name, group in wanted.groups.items():
-            member = group.allows(c.grid.rows(0, min(2, c.grid.L)))
-            if member.shape[2] == 1 and member.shape[1] in (1, low.k.shape[1]):  # only the key decides
-                columns[f"in {name}"] = member.transpose(-2, -1).expand(*low.k.shape[:3], 1).to(low.q.dtype)
-            else:
+            column = key_column(group, c.grid, low.k.shape[1])
+            if column is None:
                 by_query[name] = group
+            else:
+                columns[f"in {name}"] = column.expand(*low.k.shape[:3], 1).to(low.q.dtype)
         together, lse = self._call(low, torch.cat(list(columns.values()), -1))
         read = dict(zip(columns, together.split([x.shape[-1] for x in columns.values()], -1), strict=True))
         nothing, share = lse == -math.inf, _share(c, low, lse).squeeze(-1)
@@ -226,7 +226,7 @@ def _block_mask(mask: Mask | None, grid: Grid) -> BlockMask | None:
     if mask is None:
         return None
     _, _, L, S = grid.shape
-    return mask.block_mask(*depends(mask, grid), L, S, device=grid.i.device, size=_BLOCK)
+    return mask.block_mask(*depends(mask, grid)[:2], L, S, device=grid.i.device, size=_BLOCK)
 
 
 def _within(c: Composition, low: _Lowered, group: Mask) -> _Lowered:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.grid import Grid
-from regard.mask import Mask
+from regard.mask import Mask, dense
+from regard.mask.base import And, Not, Or
 
 _BAND = 128  # queries at a time
 
@@ -52,7 +53,24 @@ def counts(mask: Mask | None, grid: Grid) -> tuple[Tensor, Tensor | None]:
     return (hi - lo).clamp(min=0).expand(B, H, L), edges.cumsum(2)[..., :S] > 0
 
 
-def depends(mask: Mask, grid: Grid) -> tuple[int, int]:
-    """(B|1, H|1): the sizes of the leading axes the mask depends on."""
-    band = mask.allows(grid.rows(0, 1))
-    return band.shape[0], band.shape[1]
+def depends(mask: Mask, grid: Grid) -> tuple[int, int, int]:
+    """(B|1, H|1, L|1): which of the leading axes the mask depends on; 1 where it does not."""
+    if isinstance(mask, Not):
+        return depends(mask.inner, grid)
+    if isinstance(mask, And | Or):
+        one, other = depends(mask.left, grid), depends(mask.right, grid)
+        return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
+    if isinstance(mask, dense):  # of part of a grid it gives every axis
+        mask.allows(grid)
+        b, h, queries, _ = mask.allowed.shape
+        return b, h, queries
+    b, h, queries, _ = mask.allows(grid.rows(0, min(2, grid.L))).shape
+    return b, h, grid.L if queries > 1 else 1
+
+
+def key_column(mask: Mask, grid: Grid, G: int) -> Tensor | None:
+    """Which keys the mask allows, (B|1, G|1, S, 1), where neither the query nor a query head decides; else None."""
+    b, h, queries = depends(mask, grid)
+    if queries > 1 or h not in (1, G):
+        return None
+    return mask.allows(grid.rows(0, 1))[:b, :h].transpose(-2, -1).expand(b, h, grid.S, 1)

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from regard.engines.triton.lowering import Lowered, base_of, lowered
-from regard.engines.visible import counts
+from regard.engines.visible import counts, depends, key_column
 from regard.errors import RegardError
-from regard.mask import Mask
 from regard.normalize import Entmax, Softmax, Sparsemax
 from regard.plan import Composition, Wanted
 from regard.reading import TELEMETRY, Reading
-from regard.score import Additive, Concat
+from regard.score import Additive, Biased, Capped, Concat
 
 _WIDEST = 256  # a tile of queries and one of keys stand in fast memory whole
 _WIDEST_VALUES = 1024  # beside a tanh-sum, whose columns come a few at a time
@@ -41,6 +40,8 @@ class Triton:
     def refuses(self, c: Composition) -> str:
         base = base_of(c.score)
         tanh = isinstance(base, Additive | Concat)
+        if isinstance(base, Biased | Capped):
+            return f"score {type(base).__name__}: the kernels end with the product, no bias or cap comes after it"
         if base.no_dot_form and not tanh:
             return f"score {type(c.score).__name__}: {base.no_dot_form}"
         if type(c.normalize) not in (Softmax, Entmax, Sparsemax):
@@ -61,8 +62,8 @@ class Triton:
         rows = 9 * B * H * L * max(4, c.q.element_size())
         if c.mask is None or c.mask.spans(c.grid) is not None:
             return rows
-        b, h, queries, _ = c.mask.allows(c.grid.rows(0, min(2, L))).shape
-        return rows + b * h * (L if queries > 1 else 1) * S  # a byte a pair where a query sees more than one interval
+        b, h, queries = depends(c.mask, c.grid)
+        return rows + b * h * queries * S  # a byte a pair where a query sees more than one interval
 
     def attend(self, c: Composition) -> Tensor:
         low, v = lowered(c, self._side(c))
@@ -74,7 +75,7 @@ class Triton:
         from regard.engines.triton import operators as op
 
         low, v = lowered(c, self._side(c))
-        columns = {name: _column(group, c) for name, group in wanted.groups.items()}
+        columns = {name: key_column(group, c.grid, c.k.shape[1]) for name, group in wanted.groups.items()}
         by_query = [name for name, column in columns.items() if column is None]
         if by_query and low.alpha is not None:
             raise RegardError(
@@ -82,7 +83,8 @@ class Triton:
                 'softmax alone; name keys, or take engine="reference"'
             )
         by_key = {name: column for name, column in columns.items() if column is not None}
-        output, rows, at = self._call(low, torch.cat([v, *(x.to(v.dtype) for x in by_key.values())], -1), stats=True)
+        members = [x.expand(*v.shape[:3], 1).to(v.dtype) for x in by_key.values()]
+        output, rows, at = self._call(low, torch.cat([v, *members], -1), stats=True)
         output, *shares = output.split([v.shape[-1], *(1 for _ in by_key)], -1)
         mass = {name: x.squeeze(-1) for name, x in zip(by_key, shares, strict=True)}
         for name in by_query:  # exp(Λ of the group alone − Λ)
@@ -163,15 +165,6 @@ def _share(c: Composition, lse: Tensor) -> Tensor:
     """Σ exp s / (Σ exp s + exp sink), what a sink leaves to the keys, (B, H, L); 1 without one."""
     sink = c.normalize.sink_logit(lse) if isinstance(c.normalize, Softmax) else None
     return torch.ones_like(lse) if sink is None else torch.sigmoid(lse - (sink.squeeze(-1) if sink.dim() else sink))
-
-
-def _column(group: Mask, c: Composition) -> Tensor | None:
-    """The group as a column of values (B, G, S, 1); None where the query decides too."""
-    B, _, L, S = c.grid.shape
-    member = group.allows(c.grid.rows(0, min(2, L)))
-    if member.shape[2] > 1 or member.shape[1] not in (1, c.k.shape[1]):
-        return None
-    return member.transpose(-2, -1).expand(B, c.k.shape[1], S, 1)
 
 
 def _spread(mean: Tensor, squares: Tensor, count: Tensor, row: Tensor | None) -> Tensor:

@@ -111,5 +111,5 @@ def _alpha(c: Composition) -> Tensor | None:
     """α of every head, (H,); None for softmax."""
     if not isinstance(c.normalize, Entmax):
         return None
-    alpha = torch.as_tensor(c.normalize.alpha, device=c.q.device).to(wide(c.q).dtype)
+    alpha = torch.as_tensor(c.normalize.alpha, dtype=wide(c.q).dtype, device=c.q.device)
     return alpha.expand(c.grid.shape[1]).contiguous()

@@ -114,7 +114,7 @@ def triton_read(
             *(lo, hi, first, last, lo if allowed is None else allowed, lo if tiles is None else tiles),
             *(out, rows, at),
             *plan.sizes(allowed),
-            *((200, 1e-14) if wide(q) == torch.float64 else (100, 1e-6)),
+            *((200, 2.0**-49) if wide(q) == torch.float64 else (100, 2.0**-21)),
             **plan.constants(alpha, allowed, stats),
         )
     return out, rows, at

@@ -35,7 +35,7 @@ def forward(
     I: tl.constexpr, J: tl.constexpr, C: tl.constexpr, EP: tl.constexpr,
     PRECISION: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """o = Σ p v with its statistics: softmax in one pass; entmax in one for the top, some for the threshold, one to read.
+    """o = Σ p v with its statistics: softmax in one pass; entmax in one for the top, some for the threshold, and one.
 
     Q (B, H, L, width), K (B, G, S, width), V (B, G, S, E); spans LO, HI (B, H, L), and FIRST, LAST of each block of
     queries; where DENSE, ALLOWED by its strides and its live TILES (B, H, ⌈L/I⌉, ⌈S/J⌉). OUT (B, H, L, E), ROWS
@@ -106,8 +106,9 @@ def forward(
         peak = 1.0 / over
         apart = apart / over
     else:
-        # t with Σ [(α−1)(s − top) − t]₊^power = 1 lies in [−1, 0]: Newton's steps inside a bracket that each narrows,
-        # and at least every third halves.
+        # t with Σ [(α−1)(s − top) − t]₊^power = 1 lies in [−1, 0]. Newton's steps are for the root of that sum, a norm,
+        # which is nearly straight in t (for equal scores it is); they stay in a bracket, and after a few every third
+        # halves it, because for α > 2 the norm is bent both ways.
         power = 1.0 / (alpha - 1.0)
         lo, hi = tl.full((I,), -1.0, ACC), tl.zeros((I,), ACC)
         moving, turn = 1, 0
@@ -123,13 +124,16 @@ def forward(
                     s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
                     p, _, u = weights(s, seen, lse, top, threshold, alpha, NORMAL)
                     mass += tl.sum(p, 1)
-                    slope += tl.sum(u, 1) * power
+                    slope += tl.sum(u, 1)
             heavy = mass >= 1.0
             lo, hi = tl.where(heavy, threshold, lo), tl.where(heavy, hi, threshold)
-            step = threshold + (mass - 1.0) / tl.where(slope > 0, slope, 1.0)
-            good = (step > lo) & (step < hi) & (slope > 0) & (turn % 3 != 2)
-            done = empty | (tl.abs(mass - 1.0) <= CLOSE) | (hi - lo <= 0.25 * CLOSE)
-            threshold = tl.where(done, threshold, tl.where(good, step, 0.5 * (lo + hi)))
+            norm = tl.exp((alpha - 1.0) * tl.log(tl.where(mass > 0, mass, 1.0)))
+            move = (norm - 1.0) * mass / tl.where(slope > 0, norm * slope, 1.0)
+            step = threshold + move
+            good = (step >= lo) & (step <= hi) & (slope > 0) & ((turn < 8) | (turn % 3 != 2))
+            arrived = empty | (tl.abs(mass - 1.0) <= CLOSE) | (hi - lo <= 0.125 * CLOSE)
+            done = arrived | (good & (tl.abs(move) <= CLOSE))
+            threshold = tl.where(arrived, threshold, tl.where(good, step, 0.5 * (lo + hi)))
             moving = tl.sum((done == 0).to(tl.int32), 0)
             turn += 1
         entropy = tl.zeros((I,), ACC)
