@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["Report", "amount", "figure"]
+__all__ = ["Report", "amount", "figure", "ratio"]
 
 QUICK = "QUICK: small shapes, to see that it runs; no goal is judged by them"
 OTHER = "goals are set for float32 on a CPU; here they are not judged"
@@ -94,10 +94,19 @@ class Report:
 def figure(x: float) -> str:
     """Three figures, never as a power of ten.
 
-    >>> figure(1234.5), figure(12.345), figure(0.0123)
-    ('1,234', '12.3', '0.0123')
+    >>> figure(1234.5), figure(12.345), figure(0.0123), figure(1.0)
+    ('1,234', '12.3', '0.0123', '1')
     """
     return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
+
+
+def ratio(x: float) -> str:
+    """The same with its zeros, so that 1.00 and 1.04 stand beside each other.
+
+    >>> ratio(1234.5), ratio(1.0)
+    ('1,234', '1.00')
+    """
+    return figure(x) if abs(x) >= 100 else f"{x:#.3g}"
 
 
 def amount(x: float | None, unit: str) -> str:
@@ -118,9 +127,10 @@ def _found(row: Row) -> Text:
 
     if row.value is None:
         return Text("–")
-    text = Text(f"{figure(row.value)} {row.unit}".strip(), style="bold")
+    show = ratio if row.unit.startswith("×") else figure
+    text = Text(f"{show(row.value)} {row.unit}".strip(), style="bold")
     if row.low is not None and row.high is not None and row.rounds > 1:
-        text.append(f"\n{figure(row.low)}–{figure(row.high)}", style="not bold dim")
+        text.append(f"\n{show(row.low)}–{show(row.high)}", style="not bold dim")
     return text
 
 
