@@ -100,7 +100,7 @@ def solve(row, alpha, x, place):
             t = _step(row, top, scale, power, t)
     count = gather(row, top, scale, t, x, place)
     t = _newton(x, count, power, t, 1e-8 if row.itemsize == 4 else 4e-15)
-    return _weigh(x, place, count, power, t), top, t
+    return _share(x, place, count, power, t), top, t
 
 
 @njit(**JIT)
@@ -226,26 +226,31 @@ def _newton(x, count, power, t, close):
 
 
 @njit(**JIT)
-def _weigh(x, place, count, power, t):
-    """x ← its weight, place along with it, without those that have none; how many are left."""
-    wide_vectors()
+def _share(x, place, count, power, t):
+    """x ← the weights of the x above t, which then sum to 1, and place along with them; how many there are."""
     two, _ = _sums(x, count, power, t)
-    share = 1.0 / two
     left = np.int64(0)
     for j in range(count):
-        y = x[j] - t
+        y = x[j]
         x[left], place[left] = y, place[j]
-        left += y > 0.0
-    if power == 1.0:
-        for j in range(left):
-            x[j] *= share
-    elif power == 2.0:
-        for j in range(left):
-            x[j] *= x[j] * share
-    else:
-        for j in range(left):
-            x[j] = exp(power * log(x[j])) * share
+        left += y > t
+    weigh(x[:left], t, power, 1.0 / two)
     return left
+
+
+@njit(**JIT)
+def weigh(x, t, power, share):
+    """x ← share · (x − t)^p, for x above t."""
+    wide_vectors()
+    if power == 1.0:
+        for j in range(x.shape[0]):
+            x[j] = (x[j] - t) * share
+    elif power == 2.0:
+        for j in range(x.shape[0]):
+            x[j] = (x[j] - t) * (x[j] - t) * share
+    else:
+        for j in range(x.shape[0]):
+            x[j] = exp(power * log(x[j] - t)) * share
 
 
 @njit(**JIT)
