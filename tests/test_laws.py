@@ -6,6 +6,7 @@ out by hand for one pair, one row or one cell. The definitions here share no cod
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import RegardError, mask, normalize, position, score
-from regard.engines import ENGINES, reference
+from regard.engines import ENGINES, Tiled, reference
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.normalize import Normalizer
@@ -261,7 +262,7 @@ UNPLACED = [name for name, case in SCORES.items() if not case.placed]
 TRUE_GRADIENT = [
     name for name, case in NORMALISERS.items() if not case.surrogate
 ]  # the others' is softmax's, on purpose
-RUN = [("reference", name) for name in SCORES] + [("sdpa", name) for name in FUSED]
+RUN = [(engine, name) for engine in ("reference", "tiled") for name in SCORES] + [("sdpa", name) for name in FUSED]
 RUN_ON_ITSELF = [(engine, name) for engine, name in RUN if SCORES[name].widths[0] == SCORES[name].widths[1]]
 GROUPS: dict[str, Mask | Tensor] = {
     "some keys": torch.tensor([True, False, False, True, False, True, False]),
@@ -275,6 +276,19 @@ IN_GROUP: dict[str, Callable[[int, int, int, int], bool]] = {
     "self": lambda b, h, i, j: j == i + END,
     "odd heads": lambda b, h, i, j: (h + j) % 2 == 1,
 }
+
+
+@pytest.fixture(autouse=True)
+def _tiles_that_are_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of 2 × 3, so that five queries and seven keys cross every kind of boundary."""
+    monkeypatch.setattr(Tiled, "rows", 2)
+    monkeypatch.setattr(Tiled, "columns", 3)
+
+
+def engines_of(scored: str, normalised: str) -> list[str]:
+    """The engines that run this on the CPU."""
+    return ["reference", "tiled"] + ["sdpa"] * (scored in FUSED and normalised in PLAIN)
+
 
 every_score = pytest.mark.parametrize("scored", SCORES)
 every_normaliser = pytest.mark.parametrize("normalised", NORMALISERS)
@@ -433,6 +447,17 @@ def test_law_1_scores_and_weights_are_those_of_the_definition(scored: str, norma
         close(w, truth(scored, normalised, masked).weights, masked)
 
 
+@every_score
+@every_normaliser
+def test_law_1_tiled_reads_what_the_definition_says(scored: str, normalised: str) -> None:
+    for masked in MASKS:
+        t = truth(scored, normalised, masked)
+        r = read(scored, normalised, masked, "tiled", groups=GROUPS)  # all of its telemetry is of the same pass
+        check_truth(r, t, masked)
+        close(r.bound, t.peak, f"{masked}: bound")
+        close(read(scored, normalised, masked, "tiled", telemetry=False).output, t.output, f"{masked}: output alone")
+
+
 @pytest.mark.parametrize("scored", FUSED)
 @pytest.mark.parametrize("normalised", PLAIN)
 @every_mask
@@ -449,17 +474,17 @@ def test_law_1_sdpa_measures_what_the_definition_says(scored: str, normalised: s
     assert cheap.spread is None
 
 
-@pytest.mark.parametrize("scored", FUSED)
-@pytest.mark.parametrize("normalised", PLAIN)
+@every_score
+@every_normaliser
 def test_law_1_telemetry_in_single_precision_is_true_to_a_ten_thousandth(scored: str, normalised: str) -> None:
     q, k, v = (x.float() for x in inputs(scored))
-    for masked, engine in itertools.product(MASKS, ("sdpa", "reference")):
+    for masked, engine in itertools.product(MASKS, engines_of(scored, normalised)):
         r = regard.read(
             q,
             k,
             v,
-            score=score_part(scored),
-            normalize=normaliser_part(normalised),
+            score=copy.deepcopy(score_part(scored)).float(),
+            normalize=copy.deepcopy(normaliser_part(normalised)).float(),
             mask=MASKS[masked].build(),
             engine=engine,
             telemetry=TELEMETRY - {"mass"},
@@ -527,22 +552,22 @@ def test_law_1_a_hard_choice_has_the_gradient_of_the_softmax(normalised: str) ->
     close(hard, torch.where(visible("dense"), soft, 0.0), "gradient")
 
 
-@pytest.mark.parametrize("scored", FUSED)
-@pytest.mark.parametrize("normalised", PLAIN)
-def test_law_1_every_gradient_of_sdpa_is_that_of_the_reference(scored: str, normalised: str) -> None:
+@every_score
+@every_normaliser
+def test_law_1_every_gradient_is_that_of_the_reference(scored: str, normalised: str) -> None:
     for masked in MASKS:
-        gradients = []
-        for engine in ("sdpa", "reference"):
+        gradients = {}
+        for engine in engines_of(scored, normalised):
             function, leaves = everything(scored, normalised, masked, engine)
             found = function(*leaves)
             generator = torch.Generator().manual_seed(5)
             loss = sum((x * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum() for x in found)
             assert isinstance(loss, Tensor)
-            gradients.append(torch.autograd.grad(loss, leaves))
-        for name, fused, dense in zip("qkv", *gradients, strict=False):
-            close(fused, dense, f"{masked}: gradient of {name}", 1e-8)
-        for fused, dense in zip(*(g[3:] for g in gradients), strict=True):
-            close(fused, dense, f"{masked}: gradient of a parameter", 1e-8)
+            gradients[engine] = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        for engine, found in gradients.items():
+            for at, (fast, dense) in enumerate(zip(found, gradients["reference"], strict=True)):
+                what = "qkv"[at] if at < 3 else "a parameter"
+                close(fast, dense, f"{engine}, {masked}: gradient of {what}", 1e-8)
 
 
 @pytest.mark.parametrize("scored", FUSED)
@@ -559,7 +584,7 @@ def test_law_1_gradients_of_sdpa_are_those_of_finite_differences(scored: str) ->
     size=st.sampled_from([1e-3, 1.0, 30.0, 1e4]),
     causal=st.sampled_from([None, "start", "end"]),
 )
-def test_law_1_both_engines_agree_with_a_loop_on_any_shape(
+def test_law_1_all_engines_agree_with_a_loop_on_any_shape(
     sizes: tuple[int, ...], seed: int, size: float, causal: Any
 ) -> None:
     b, g, repeat, _, length, keys, width, value = sizes
@@ -568,7 +593,7 @@ def test_law_1_both_engines_agree_with_a_loop_on_any_shape(
     k = torch.randn(b, g, keys, width, generator=generator, dtype=torch.float64)
     v = torch.randn(b, g, keys, value, generator=generator, dtype=torch.float64)
     m = None if causal is None else mask.causal(causal)
-    found = {engine: regard.attend(q, k, v, mask=m, engine=engine) for engine in ("reference", "sdpa")}
+    found = {engine: regard.attend(q, k, v, mask=m, engine=engine) for engine in ("reference", "sdpa", "tiled")}
     for at in itertools.product(range(b), range(g * repeat), range(length)):
         last = keys - 1 if causal is None else at[2] + (keys - length if causal == "end" else 0)
         picked = [j for j in range(keys) if j <= last]
@@ -612,7 +637,7 @@ def test_law_2_weights_are_a_distribution_and_a_read_stays_inside_its_values(sco
         assert inside[looks].all(), masked
 
 
-@pytest.mark.parametrize("engine", ["reference", "sdpa"])
+@pytest.mark.parametrize("engine", ["reference", "sdpa", "tiled"])
 def test_law_2_equal_values_are_read_exactly_as_they_are(engine: str) -> None:
     q, k, _ = inputs("dot")
     out = regard.attend(q, k, torch.full((B, G, S, E), 2.5, dtype=q.dtype), engine=engine)
@@ -679,20 +704,21 @@ def test_law_3_rubbish_in_a_masked_slot_reaches_neither_the_read_nor_a_gradient(
 
 
 @every_normaliser
-def test_law_3_rubbish_in_a_masked_slot_reaches_no_normaliser(normalised: str) -> None:
+@pytest.mark.parametrize("engine", ["reference", "tiled"])
+def test_law_3_rubbish_in_a_masked_slot_reaches_no_normaliser(normalised: str, engine: str) -> None:
     part = normaliser_part(normalised)
     found = []
     for rubbish in (0.0, math.nan):
         q, k, v = (x.clone() for x in inputs("dot"))
         k[:, :, HIDDEN] = v[:, :, HIDDEN] = rubbish
         leaves = [x.requires_grad_() for x in (q, k, v)]
-        out = regard.attend(q, k, v, score="dot", normalize=part, mask=mask.dense(~HIDDEN), engine="reference")
+        out = regard.attend(q, k, v, score="dot", normalize=part, mask=mask.dense(~HIDDEN), engine=engine)
         found.append([out, *torch.autograd.grad(out.square().sum(), [*leaves, *part.parameters()])])
     for clean, rubbished in zip(*found, strict=True):
         close(rubbished, clean, "read and gradients")
 
 
-@pytest.mark.parametrize("engine", ["reference", "sdpa"])
+@pytest.mark.parametrize("engine", ["reference", "sdpa", "tiled"])
 def test_law_3_rubbish_beyond_every_query_of_a_causal_read_is_not_seen(engine: str) -> None:
     q, k, v = (x.clone() for x in inputs("dot"))
     clean = regard.attend(q, k, v, mask=mask.causal("start"), engine=engine)
@@ -700,7 +726,7 @@ def test_law_3_rubbish_beyond_every_query_of_a_causal_read_is_not_seen(engine: s
     close(regard.attend(q, k, v, mask=mask.causal("start"), engine=engine), clean, "keys after the last query")
 
 
-@pytest.mark.parametrize("engine", ["reference", "sdpa"])
+@pytest.mark.parametrize("engine", ["reference", "sdpa", "tiled"])
 def test_law_3_rubbish_in_the_padding_of_one_row_stays_there(engine: str) -> None:
     q, k, v = (x.clone() for x in inputs("scaled dot"))
     m = mask.padding([S, 4])
@@ -757,12 +783,11 @@ def test_law_4_a_query_that_may_see_nothing_reads_nothing(scored: str, normalise
         assert m is not None
         if masked != "dense":
             assert empty.any(), masked
-        check_empty_row(scored, normalised, "reference", m, empty)
-        if scored in FUSED and normalised in PLAIN:
-            check_empty_row(scored, normalised, "sdpa", m, empty)
+        for engine in engines_of(scored, normalised):
+            check_empty_row(scored, normalised, engine, m, empty)
 
 
-@pytest.mark.parametrize("engine", ["reference", "sdpa"])
+@pytest.mark.parametrize("engine", ["reference", "sdpa", "tiled"])
 def test_law_4_more_queries_than_keys_leave_the_first_queries_with_nothing(engine: str) -> None:
     q, k, v = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 2, 4), torch.randn(1, 2, 2, 3)
     r = regard.read(q, k, v, mask=mask.causal("end"), engine=engine)
@@ -777,7 +802,7 @@ def test_law_4_more_queries_than_keys_leave_the_first_queries_with_nothing(engin
 @every_normaliser
 def test_law_4_an_empty_memory_reads_nothing(scored: str, normalised: str) -> None:
     q, k, v = (x.clone().requires_grad_() for x in inputs(scored))
-    for engine in ("auto", "reference"):
+    for engine in ("auto", "reference", "tiled"):
         r = regard.read(
             q,
             k[:, :, :0],
@@ -826,7 +851,7 @@ def same_reading(found: Reading, wanted: Reading, tolerance: float = 1e-9) -> No
 @every_score
 @pytest.mark.parametrize("normalised", [name for name, case in NORMALISERS.items() if case.merges])
 def test_law_5_reading_in_parts_and_merging_equals_reading_the_whole(scored: str, normalised: str) -> None:
-    engines = ["reference"] + ["sdpa"] * (scored in FUSED and normalised in PLAIN)
+    engines = engines_of(scored, normalised)
     for masked, engine in itertools.product(MASKS, engines):
         m = MASKS[masked].build()
         parts = []
@@ -917,7 +942,7 @@ def test_law_6_permuting_the_memory_permutes_the_weights_and_leaves_the_read_alo
         m, moved = mask.dense(visible(masked)), mask.dense(visible(masked)[..., order])
         w = regard.weights(q, k, mask=m, **parts)
         close(regard.weights(q, k[:, :, order], mask=moved, **parts), w[..., order], f"{masked}: weights")
-        for engine in ["reference"] + ["sdpa"] * (scored in FUSED and normalised in PLAIN):
+        for engine in engines_of(scored, normalised):
             out = regard.attend(q, k, v, mask=m, engine=engine, **parts)
             close(
                 regard.attend(q, k[:, :, order], v[:, :, order], mask=moved, engine=engine, **parts), out, masked, 1e-9
@@ -952,7 +977,7 @@ def test_law_7_true_is_may_look(masked: str) -> None:
     w = regard.weights(q, k, score="dot", mask=m)
     assert torch.equal(w > 0, visible(masked))
     assert torch.equal(regard.scores(q, k, mask=m) > -math.inf, visible(masked))
-    for engine in ("reference", "sdpa"):  # the measured reach: which values move which read
+    for engine in ("reference", "sdpa", "tiled"):  # the measured reach: which values move which read
         values = v.clone().requires_grad_()
         out = regard.attend(q, k, values, score="dot", mask=m, engine=engine).sum(-1)
         for h, i in itertools.product(range(H), range(L)):
@@ -982,7 +1007,7 @@ def test_law_8_an_engine_asked_for_by_name_runs_or_raises(scored: str, normalise
     parts: dict[str, Any] = {"score": score_part(scored), "normalize": normaliser_part(normalised)}
     plan = regard.explain(q, k, v, **parts)
     assert regard.read(q, k, v, telemetry=False, **parts).engine == plan.engine
-    assert (plan.engine == "sdpa") == (scored in FUSED and normalised in PLAIN), "sdpa runs whenever it can"
+    assert (plan.engine == "sdpa") == (scored in FUSED and normalised in PLAIN), "on what is small sdpa is the fastest"
     for engine in ENGINES:
         if engine.name in plan.refused:
             assert plan.refused[engine.name] in str(plan)

@@ -86,7 +86,9 @@ class Euclidean(Score):
         q, k = wide(q), wide(k)  # ‖k‖² is out of reach of half precision
         # Distances do not move when both sides do, and the terms below cancel best near the origin. The median is a
         # place among the keys that a few masked slots full of rubbish cannot move.
-        middle = k.detach().nanmedian(-2, keepdim=True).values
+        middle = (
+            k.detach().nanmedian(-2, keepdim=True).values if k.shape[-2] else k.new_zeros(*k.shape[:-2], 1, k.shape[-1])
+        )
         k = k - middle
         if q.shape[-3:-2] != middle.shape[-3:-2]:
             middle = middle.repeat_interleave(q.shape[-3] // middle.shape[-3], dim=-3)
