@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,19 @@ ENTROPY, PEAK, DISTANCE, MOMENTS = 1, 2, 4, 8
 _Found = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-@torch.library.custom_op("regard::tiled_softmax", mutates_args=())
-def tiled_softmax(
+def operator(name: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """``run`` as torch.ops.regard.name, known to the compiler by ``fake``.
+
+    ``torch.library.custom_op`` does the same and imports the compiler for it, which takes a second at the first call.
+    """
+    known = f"regard::{name}"
+    torch.library.define(known, torch.library.infer_schema(run, mutates_args=()), tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(known, "CPU", run)
+    torch.library.register_fake(known, fake)
+    return getattr(torch.ops.regard, name).default
+
+
+def _softmax(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -66,8 +78,7 @@ def tiled_softmax(
     return found
 
 
-@tiled_softmax.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> _Found:
+def _fake(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> _Found:
     return _empty(q, v, tags=rest[6], want=rest[15])
 
 
@@ -98,8 +109,7 @@ def _merged(blocks: Tensor) -> Tensor:
     return torch.stack([total, whole, (square / total.clamp(min=1)).clamp(min=0).sqrt()], -1)
 
 
-@torch.library.custom_op("regard::tiled_softmax_backward", mutates_args=())
-def tiled_softmax_backward(
+def _softmax_backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -159,11 +169,11 @@ def tiled_softmax_backward(
     caps = sum(code == scores.CAP for code in steps[::4])
     share(softmax.backward, runs, sc, va, sight, calls.flat(lse, q, L), slopes, pulled, dv.numpy(), caps, splits, R, C)
     del held, more, values, away
-    return *calls.pulled_back(sc, grads, A, energy), dv.sum(0).view(B, G, S, E)
+    dq, dk, denergy, dtable, drow = calls.pulled_back(sc, grads, A, energy)
+    return dq, dk, denergy, dtable, drow, dv.sum(0).view(B, G, S, E)
 
 
-@tiled_softmax_backward.register_fake
-def _(
+def _fake_backward(
     q: Tensor, k: Tensor, v: Tensor, energy: Tensor | None, table: Tensor | None, row: Tensor | None, *rest: Any
 ) -> Any:
     return tuple(torch.empty_like(x) if x is not None else q.new_empty(0) for x in (q, k, energy, table, row, v))
@@ -217,4 +227,6 @@ def _back(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     return *(x if has else None for x, has in zip(given, ctx.holes, strict=False)), *(None for _ in ctx.holes[6:])
 
 
-tiled_softmax.register_autograd(_back, setup_context=_keep)
+tiled_softmax = operator("tiled_softmax", _softmax, _fake)
+tiled_softmax_backward = operator("tiled_softmax_backward", _softmax_backward, _fake_backward)
+torch.library.register_autograd("regard::tiled_softmax", _back, setup_context=_keep)
