@@ -66,4 +66,5 @@ def gradients(engine: Any, c: Composition, names: Sequence[str], groups: dict[st
     for x in look(*leaves, names, groups):
         away = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
         loss = loss + (x * away).sum()
-    return list(torch.autograd.grad(loss, [*leaves, *look.parameters()]))
+    wanted = [*leaves, *look.parameters()]  # a keyed score keeps a projection of keys that it does not use
+    return list(torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.triton.lowering import Lowered, base_of, lowered
-from regard.engines.visible import counts, depends, key_column
+from regard.engines.visible import counts, depends, key_column, on
 from regard.errors import RegardError
 from regard.normalize import Entmax, Softmax, Sparsemax
 from regard.plan import Composition, Wanted
@@ -60,7 +60,7 @@ class Triton:
     def scratch_bytes(self, c: Composition) -> int:
         B, H, L, S = c.grid.shape
         rows = 9 * B * H * L * max(4, c.q.element_size())
-        if c.mask is None or c.mask.spans(c.grid) is not None:
+        if c.mask is None or on(c.mask, c.q.device).spans(c.grid) is not None:
             return rows
         b, h, queries = depends(c.mask, c.grid)
         return rows + b * h * queries * S  # a byte a pair where a query sees more than one interval
