@@ -223,6 +223,15 @@ def test_telemetry_it_does_not_measure_is_an_error_by_name_and_none_otherwise() 
     assert FLEX.read(c, Wanted(cheap=True)).entropy is None
 
 
+def test_the_cost_counts_the_tiles_that_run_and_what_is_held() -> None:
+    q, k, v = (torch.randn(1, n, 640, 64) for n in (4, 2, 2))
+    whole, window = (Flex().cost(composed(q, k, v, masked=m)) for m in (None, mask.window(64, 0)))
+    assert (whole.tiles, whole.held) == ((100, 100), 0)
+    assert (window.tiles, window.held) == ((4 * 9, 100), 640 * 640)
+    assert whole.flops == 2 * 4 * 640**2 * 128 > 2 * window.flops
+    assert window.seconds < Flex().cost(composed(q, k, v, masked=mask.window(64, 0)), telemetry=True).seconds
+
+
 def test_a_bias_built_for_other_heads_says_so() -> None:
     q, k, v = (torch.randn(2, n, 4, 8) for n in (6, 3, 3))
     with pytest.raises(RegardError, match="built for H = 5 heads"):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard import normalize, position, score
+from regard import mask, normalize, position, score
 from regard.engines.triton import Triton, engine
 from tests.engines.composing import composed
 
@@ -61,6 +61,19 @@ def test_what_it_does_not_run_it_refuses_with_the_reason(monkeypatch: pytest.Mon
     assert "on cpu: the kernels run on CUDA, or in Triton's interpreter" in reason()
     monkeypatch.setattr(engine, "find_spec", lambda name: None)
     assert reason() == "triton is not installed"
+
+
+def test_the_cost_counts_the_tiles_that_run_and_what_is_held() -> None:
+    q, k, v = (torch.randn(1, n, 640, 64) for n in (4, 2, 2))
+    whole, window = (Triton().cost(composed(q, k, v, masked=m)) for m in (None, mask.window(64, 0)))
+    assert whole.tiles == (400, 400)
+    assert window.tiles == (4 * 19, 400)
+    assert whole.flops == 2 * 4 * 640**2 * 128 > 5 * window.flops
+    assert whole.held == window.held == 9 * 4 * 640 * 4
+    gaps = Triton().cost(composed(q, k, v, masked=mask.strided(64)), exact=True)
+    assert gaps.held == whole.held + 640 * 640
+    far = Triton().cost(composed(q, k, v, masked=mask.blocks(torch.eye(10, dtype=torch.bool), 64)), exact=True)
+    assert far.tiles == (40, 400)
 
 
 def test_asking_what_it_refuses_imports_nothing_heavy() -> None:

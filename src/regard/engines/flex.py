@@ -15,13 +15,13 @@ from torch.nn import functional as F
 
 from regard import mask as masks
 from regard.engines.memory import without_hidden
-from regard.engines.visible import counts, depends, key_column, on
+from regard.engines.visible import counts, depends, key_column, live, on
 from regard.errors import RegardError
 from regard.grid import Anchor, Grid
 from regard.mask import Mask
 from regard.normalize import Softmax
 from regard.numerics import wide
-from regard.plan import Composition, Wanted
+from regard.plan import Composition, Cost, Wanted, products
 from regard.position import ALiBi, RelativeBias
 from regard.reading import Reading
 from regard.score import Biased, Capped, Score, Wrapped
@@ -69,11 +69,15 @@ class Flex:
             return "float64: the kernel adds up in float32"
         return "" if find_spec("triton") else "triton is not installed, and FlexAttention is compiled with it"
 
-    def scratch_bytes(self, c: Composition) -> int:
-        if c.mask is None:
-            return 0
-        b, h, _ = depends(c.mask, c.grid)
-        return b * h * c.grid.L * c.grid.S  # a block mask is derived from the booleans, a byte each
+    def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
+        """In the seconds of sdpa's count, with which they are compared; no device has been asked."""
+        tiles, n = live(c, _BLOCK, exact)
+        held = 0
+        if c.mask is not None:
+            b, h, _ = depends(c.mask, c.grid)
+            held = b * h * c.grid.L * c.grid.S  # a block mask is derived from the booleans, a byte each
+        seconds = 1e-4 + products(c, n) / 1.8e11 + held * 1e-9
+        return Cost(products(c, n), held, (2.2 if telemetry else 1) * seconds, tiles)
 
     def attend(self, c: Composition) -> Tensor:
         low, v = _lowered(c)

@@ -8,9 +8,11 @@ from dataclasses import fields, is_dataclass
 import torch
 from torch import Tensor
 
+from regard.engines.tiled.bands import tiles
 from regard.grid import Grid
 from regard.mask import Mask, dense
 from regard.mask.base import And, Not, Or
+from regard.plan import Composition
 
 _BAND = 128  # queries at a time
 
@@ -66,6 +68,16 @@ def depends(mask: Mask, grid: Grid) -> tuple[int, int, int]:
         return b, h, queries
     b, h, queries, _ = mask.allows(grid.rows(0, min(2, grid.L))).shape
     return b, h, grid.L if queries > 1 else 1
+
+
+def live(c: Composition, size: int, exact: bool) -> tuple[tuple[int, int], int]:
+    """How many (size × size) tiles run of those there are, and how many pairs are in them.
+
+    Where it need not be exact it is counted on the CPU, so that a device is not waited for.
+    """
+    device = c.q.device if exact else torch.device("cpu")
+    grid = c.grid if exact else Grid.of(*c.grid.shape, device)
+    return tiles(None if c.mask is None else on(c.mask, device), grid, size, size, exact)
 
 
 def key_column(mask: Mask, grid: Grid, G: int) -> Tensor | None:

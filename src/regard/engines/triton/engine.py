@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.engines.triton.lowering import Lowered, base_of, lowered
-from regard.engines.visible import counts, depends, key_column, on
+from regard.engines.visible import counts, depends, key_column, live, on
 from regard.errors import RegardError
 from regard.normalize import Entmax, Softmax, Sparsemax
-from regard.plan import Composition, Wanted
+from regard.plan import Composition, Cost, Wanted, products
 from regard.reading import TELEMETRY, Reading
 from regard.score import Additive, Biased, Capped, Concat
 
@@ -57,13 +57,19 @@ class Triton:
             return f"D = {D}, E = {E}: a tile is {_WIDEST} wide at most"
         return _no_machine(c.q)
 
-    def scratch_bytes(self, c: Composition) -> int:
+    def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
+        """In the seconds of sdpa's count, with which they are compared; no device has been asked. Telemetry is free."""
         B, H, L, S = c.grid.shape
-        rows = 9 * B * H * L * max(4, c.q.element_size())
-        if c.mask is None or on(c.mask, c.q.device).spans(c.grid) is not None:
-            return rows
-        b, h, queries = depends(c.mask, c.grid)
-        return rows + b * h * queries * S  # a byte a pair where a query sees more than one interval
+        tiles, n = live(c, self._side(c), exact)
+        held = 9 * B * H * L * max(4, c.q.element_size())
+        if c.mask is not None and on(c.mask, c.q.device).spans(c.grid) is None:
+            b, h, queries = depends(c.mask, c.grid)
+            held += b * h * queries * S  # a byte a pair where a query sees more than one interval
+        base = base_of(c.score)
+        hidden = base.energy.shape[0] * 4e-11 if isinstance(base, Additive | Concat) else 0.0
+        passes = 6 if isinstance(c.normalize, Entmax) else 1
+        seconds = 1e-4 + passes * (products(c, n) / 1.4e11 + n * hidden)
+        return Cost(products(c, n), held, seconds if c.q.device.type == "cuda" else 1e4 * seconds, tiles)
 
     def attend(self, c: Composition) -> Tensor:
         low, v = lowered(c, self._side(c))
