@@ -156,6 +156,12 @@ def test_rows_in_which_all_keys_have_weight_and_rows_in_which_one_has(spread: fl
     check(made([1.2, 1.5, 1.5, 1.6, 2.0, 2.0], mask, spread))
 
 
+def test_queries_of_one_head_may_be_shared_out() -> None:
+    torch.set_num_threads(5)  # does not divide B·G, so every thread has sums of its own
+    check(made(1.5, "holes"))
+    check(made(1.3, "window", 0.1))
+
+
 STEPS: dict[str, tuple[list[int], Callable[[], dict[str, Any]]]] = {
     "alibi": ([recipe.SLOPE, S - L, 0, 0], dict),
     "a cap": ([recipe.CAP, 0, 0, 0], dict),

@@ -227,30 +227,55 @@ def _newton(x, count, power, t, close):
 
 @njit(**JIT)
 def _share(x, place, count, power, t):
-    """x ← the weights of the x above t, which then sum to 1, and place along with them; how many there are."""
-    two, _ = _sums(x, count, power, t)
+    """x ← the weights of the x above t, made to sum to 1, and place along with them; how many there are."""
     left = np.int64(0)
     for j in range(count):
         y = x[j]
         x[left], place[left] = y, place[j]
         left += y > t
-    weigh(x[:left], t, power, 1.0 / two)
+    _weigh(x[:left], t, power)
     return left
 
 
 @njit(**JIT)
-def weigh(x, t, power, share):
-    """x ← share · (x − t)^p, for x above t."""
+def _weigh(x, t, power):
+    """x ← y^p / Σ y^p with y = x − t."""
+    wide_vectors()
+    total = 0.0
+    if power == 1.0:
+        for j in range(x.shape[0]):
+            x[j] -= t
+            total += x[j]
+    elif power == 2.0:
+        for j in range(x.shape[0]):
+            x[j] = (x[j] - t) * (x[j] - t)
+            total += x[j]
+    else:
+        for j in range(x.shape[0]):
+            x[j] = exp(power * log(x[j] - t))
+            total += x[j]
+    share = 1.0 / total
+    for j in range(x.shape[0]):
+        x[j] *= share
+
+
+@njit(**JIT)
+def weigh_and_slope(x, g, power, t):
+    """x ← w = y^p and g ← w^{2−α} = y^{p−1}, with y = x − t above 0."""
     wide_vectors()
     if power == 1.0:
         for j in range(x.shape[0]):
-            x[j] = (x[j] - t) * share
+            x[j] -= t
+            g[j] = 1.0
     elif power == 2.0:
         for j in range(x.shape[0]):
-            x[j] = (x[j] - t) * (x[j] - t) * share
+            g[j] = x[j] - t
+            x[j] = g[j] * g[j]
     else:
         for j in range(x.shape[0]):
-            x[j] = exp(power * log(x[j] - t)) * share
+            y = x[j] - t
+            g[j] = exp((power - 1.0) * log(y))
+            x[j] = y * g[j]
 
 
 @njit(**JIT)
@@ -277,40 +302,46 @@ def backward(weights, away, alphas, repeat, ds, dalpha, first, last):
         count = gather(weights[n], zero, 1.0, 0.0, w, place)
         for c in range(count):
             x[c] = row[place[c]]
-        mean = slopes(w, x, g, count, alpha)
+        _slopes(w[:count], g[:count], alpha)
+        mean = centred(x[:count], g[:count])
         out[:] = zero
         for c in range(count):
             out[place[c]] = like(zero, g[c] * (x[c] - mean))
         if dalpha.shape[0] > 0:
-            dalpha[n] = by_alpha(w, x, count, mean, alpha)
+            dalpha[n] = by_alpha(w[:count], x, mean, alpha)
 
 
 @njit(**JIT)
-def slopes(w, x, g, count, alpha):
-    """g[:count] ← w^{2−α}, how fast a weight follows its score; returns x̄ = Σ g x / Σ g (0 of nothing)."""
+def _slopes(w, g, alpha):
+    """g ← w^{2−α}, how fast a weight follows its score."""
     wide_vectors()
-    total, mean = 0.0, 0.0
     if alpha == 2.0:
-        for c in range(count):
-            g[c] = 1.0
+        g[:] = 1.0
     elif alpha == 1.5:
-        for c in range(count):
+        for c in range(w.shape[0]):
             g[c] = math.sqrt(w[c])
     else:
-        for c in range(count):
+        for c in range(w.shape[0]):
             g[c] = exp((2.0 - alpha) * log(w[c]))
-    for c in range(count):
-        total += g[c]
-        mean += g[c] * x[c]
-    return mean / total if count > 0 else 0.0
 
 
 @njit(**JIT)
-def by_alpha(w, x, count, mean, alpha):
+def centred(x, g):
+    """x̄ = Σ g x / Σ g; 0 of nothing."""
+    wide_vectors()
+    total, mean = 0.0, 0.0
+    for c in range(x.shape[0]):
+        total += g[c]
+        mean += g[c] * x[c]
+    return mean / total if x.shape[0] > 0 else 0.0
+
+
+@njit(**JIT)
+def by_alpha(w, x, mean, alpha):
     """Σ x dw/dα, with h = −w log w: [Σ x w − x̄] / (α−1)² + [Σ x h − x̄ Σ h] / (α−1) (Correia et al. 2019)."""
     wide_vectors()
     read, entropy = 0.0, 0.0
-    for c in range(count):
+    for c in range(w.shape[0]):
         read += (x[c] - mean) * w[c]
         entropy -= (x[c] - mean) * w[c] * log(w[c])
     return read / (alpha - 1.0) ** 2 + entropy / (alpha - 1.0)

@@ -16,7 +16,7 @@ from numba import njit
 from regard.engines.tiled.scores import NOISE, PRODUCT, SLOPE, fill, pull
 from regard.engines.tiled.sight import alive, hide, reach, which
 from regard.kernels.blas import N, T, product
-from regard.kernels.rows import by_alpha, gather, log, slopes, solve, weigh
+from regard.kernels.rows import by_alpha, centred, gather, log, solve, weigh_and_slope
 from regard.kernels.vector import JIT, address, at, dice, like, wide_vectors
 
 #: A key read by itself costs as much as so many that are read in a product.
@@ -200,7 +200,7 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                     e = max(min(sight.hi[m, i] - start, columns), a)
                     t, alpha = threshold[n, i], alphas[h]
                     count = gather(s[r, a:e], top[n, i], alpha - 1.0, t, w, place)
-                    weigh(w[:count], t, 1.0 / (alpha - 1.0), 1.0)
+                    weigh_and_slope(w[:count], g[:count], 1.0 / (alpha - 1.0), t)
                     if few:
                         _ask(
                             x[:count], place, sc.scale, E, away + item * r * slope.strides[2],
@@ -213,9 +213,9 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                     if va.rate > 0:
                         _drop(kept[:count], place, start + a, va.rate, va.seed, n * L + i)
                     _say(slope, va, n, i, start + a, w[:count], x, kept, place)
-                    mean = slopes(w, x, g, count, alpha)
+                    mean = centred(x[:count], g[:count])
                     if dalpha.shape[0] > 0:
-                        dalpha[n, i] = by_alpha(w, x, count, mean, alpha)
+                        dalpha[n, i] = by_alpha(w[:count], x, mean, alpha)
                     for c in range(count):
                         x[c] = g[c] * (x[c] - mean)
                         w[c] *= kept[c]
