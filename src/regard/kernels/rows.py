@@ -72,10 +72,10 @@ def _above(typing, address, start, limit):
 
 @intrinsic
 def _lowest(typing, bits):
-    """Which bit is the lowest that is set."""
+    """Which bit is the lowest that is set; 64 where none is."""
 
     def code(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), code
 
@@ -85,7 +85,7 @@ def solve(row, alpha, x, place):
     """Weights of a row of scores: x[:count] are those above 0, place[:count] their keys; count, max s, and t.
 
     A row that may see nothing has max −∞ and no weights, a row with NaN or ∞ in it has max NaN. x (float64) and
-    place (int32) have room for the row.
+    place (int32) have room for one more than the row.
     """
     scale = alpha - 1.0
     power = 1.0 / scale
@@ -99,7 +99,7 @@ def solve(row, alpha, x, place):
         for _ in range(2):
             t = _step(row, top, scale, power, t)
     count = gather(row, top, scale, t, x, place)
-    t = _newton(x, count, power, t, 1e-8 if row.itemsize == 4 else 4e-15)
+    t = _newton(x, count, power, t, 1e-9 if row.itemsize == 4 else 4e-15)
     return _share(x, place, count, power, t), top, t
 
 
@@ -147,7 +147,10 @@ def _step(row, top, scale, power, t):
 
 @njit(**JIT)
 def gather(row, top, scale, t, x, place):
-    """x[:count] ← the x = scale (s − top) that lie above t, place[:count] ← where they stand; count."""
+    """x[:count] ← the x = scale (s − top) that lie above t, place[:count] ← where they stand; count.
+
+    x and place have room for one more than the row.
+    """
     base = np.float64(top)
     # A score in the row's own precision that is surely below all that count.
     level = base + t / scale
@@ -160,13 +163,21 @@ def gather(row, top, scale, t, x, place):
             bits = np.uint64(0)
             for j in range(start, length):
                 bits |= np.uint64(row[j] > limit) << np.uint64(j - start)
+        # Most blocks have none, one or two: those are taken without a branch, which would be guessed wrongly.
+        for _ in range(2):
+            bits, count = _take(bits, row, start, base, scale, t, x, place, count)
         while bits != 0:
-            j = start + _lowest(bits)
-            bits &= bits - np.uint64(1)
-            y = scale * (np.float64(row[j]) - base)
-            x[count], place[count] = y, np.int32(j)
-            count += np.uint64(y > t)
+            bits, count = _take(bits, row, start, base, scale, t, x, place, count)
     return np.int64(count)
+
+
+@njit(**INLINE)
+def _take(bits, row, start, base, scale, t, x, place, count):
+    """One step of ``gather``: the lowest bit is taken; where there is none, nothing is counted."""
+    j = start + (_lowest(bits) & np.int64(63))
+    y = scale * (np.float64(row[j]) - base)
+    x[count], place[count] = y, np.int32(j)
+    return bits & (bits - np.uint64(1)), count + np.uint64((y > t) & (bits != 0))
 
 
 @njit(**JIT)
@@ -217,6 +228,8 @@ def _newton(x, count, power, t, close):
         else:
             root = two * math.exp(-math.log(two) / power)
         after = t + (two - root) / one
+        if power >= 1.0 and (two - 1.0) ** 2 <= close and low <= after < high:
+            return after  # what is left is squared by every step
         if not low < after < high or (turn > 8 and turn % 2 == 1):
             after = (low + high) / 2
             if after in (low, high):
@@ -281,7 +294,7 @@ def weigh_and_slope(x, g, power, t):
 @njit(**JIT)
 def forward(scores, weights, alphas, repeat, first, last):
     """weights ← those of rows first … last − 1 of scores (N, S); α of row n is alphas[n // repeat % H]."""
-    x, place = np.empty(scores.shape[1]), np.empty(scores.shape[1], np.int32)
+    x, place = np.empty(scores.shape[1] + 1), np.empty(scores.shape[1] + 1, np.int32)
     for n in range(first, last):
         row = weights[n]
         count, top, _ = solve(scores[n], alphas[n // repeat % alphas.shape[0]], x, place)
@@ -294,7 +307,7 @@ def forward(scores, weights, alphas, repeat, first, last):
 def backward(weights, away, alphas, repeat, ds, dalpha, first, last):
     """ds ← g (x − x̄) with g = w^{2−α} on the support, x̄ = Σ g x / Σ g and x = ``away``; dalpha (N,) if it has size."""
     S = weights.shape[1]
-    w, place, x, g = np.empty(S), np.empty(S, np.int32), np.empty(S), np.empty(S)
+    w, place, x, g = np.empty(S + 1), np.empty(S + 1, np.int32), np.empty(S), np.empty(S)
     for n in range(first, last):
         row, out = away[n], ds[n]
         alpha = alphas[n // repeat % alphas.shape[0]]

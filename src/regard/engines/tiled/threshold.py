@@ -57,7 +57,7 @@ def forward(sc, va, sight, alphas, found, R, W, C, first, last):
     one, zero = like(sc.scale, 1), like(sc.scale, 0)
     s = np.empty((R, W), sc.numbers.dtype)
     none = np.empty((0, R, W), sc.numbers.dtype)
-    w, place = np.empty(W), np.empty(W, np.int32)
+    w, place = np.empty(W + 1), np.empty(W + 1, np.int32)
     for task in range(first, last):
         n, block = task // blocks, blocks - 1 - task % blocks  # under a causal mask the long blocks come first
         b, h, i0 = n // H, n % H, block * R
@@ -171,7 +171,8 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
     one, zero = like(sc.scale, 1), like(sc.scale, 0)
     s, d = np.empty((R, W), sc.numbers.dtype), np.empty((R, W), sc.numbers.dtype)
     jac = np.empty((caps, R, W), sc.numbers.dtype)
-    w, x, g, kept, place = np.empty(W), np.empty(W), np.empty(W), np.empty(W), np.empty(W, np.int32)
+    w, place = np.empty(W + 1), np.empty(W + 1, np.int32)
+    x, g, kept = np.empty(W), np.empty(W), np.empty(W)
     straight = _straight(sc)
     for unit in range(first, last):
         part, bg = unit % splits, unit // splits
