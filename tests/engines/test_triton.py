@@ -50,9 +50,9 @@ def test_what_it_does_not_run_it_refuses_with_the_reason(monkeypatch: pytest.Mon
 
     assert reason() == ""
     assert reason(scored=score.Additive(8, 8, 3).keyed) == ""
-    assert "learned function" in reason(scored=score.Learned.mlp(8, 8, 3))
-    assert "Biased: the kernels end with the product" in reason(scored=score.ScaledDot() + position.ALiBi(6))
-    assert "Capped: the kernels end with the product" in reason(scored=score.Additive(8, 8, 3).capped(1.0))
+    assert reason(scored=(score.ScaledDot() + position.ALiBi(6)).capped(1.0)) == ""
+    assert "the score Learned is only known as a function" in reason(scored=score.Learned.mlp(8, 8, 3))
+    assert "the score Learned is only known as a function" in reason(scored=score.Learned.mlp(8, 8, 3).capped(1.0))
     assert "Hardmax: the kernels know softmax and entmax" in reason(normalised=normalize.Hardmax())
     assert "dropout" in reason(dropout=0.1)
     assert "nothing to read" in Triton().refuses(composed(q, k[:, :, :0], v[:, :, :0]))
@@ -101,11 +101,26 @@ def test_the_kernels_compile_for_cuda(
     from regard.engines.triton.kernels.forward import forward
 
     side = 16 if tanh else 32
+    steps = ((0, False, 0, 0), (3, True, 0, 2), (1, False, 0, 0), (2, True, 0, 0), (4, False, 0, 0)) if tanh else ()
     constants: dict[str, Any] = {
         "SCORE": int(tanh), "NORMAL": int(entmax), "DENSE": tanh, "STATS": True,
-        "I": side, "J": side, "C": 16, "EP": 16, "PRECISION": "tf32", "ACC": tl.float32,
+        "I": side, "J": side, "C": 16, "EP": 16, "STEPS": steps,
+        "PRECISION": "tf32", "ACC": tl.float32,
     }  # fmt: skip
-    numbers = {"H", "GROUP", "L", "S", "width", "E", "allowed_b", "allowed_h", "allowed_i", "allowed_j", "ROUNDS"}
+    numbers = {
+        "H",
+        "GROUP",
+        "L",
+        "S",
+        "width",
+        "E",
+        "columns",
+        "allowed_b",
+        "allowed_h",
+        "allowed_i",
+        "allowed_j",
+        "ROUNDS",
+    }
     pointers = {
         "LO": "*i32",
         "HI": "*i32",

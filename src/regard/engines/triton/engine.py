@@ -12,24 +12,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.engines.triton.lowering import Lowered, base_of, lowered
+from regard.engines.tiled.recipe import lowers
+from regard.engines.triton.lowering import Lowered, leaf, lowered
 from regard.engines.visible import counts, depends, key_column, live, on
 from regard.errors import RegardError
 from regard.normalize import Entmax, Softmax, Sparsemax
 from regard.plan import Composition, Cost, Wanted, products
 from regard.reading import TELEMETRY, Reading
-from regard.score import Additive, Biased, Capped, Concat
+from regard.score import Additive, Concat
 
 _WIDEST = 256  # a tile of queries and one of keys stand in fast memory whole
 _WIDEST_VALUES = 1024  # beside a tanh-sum, whose columns come a few at a time
 
 
 class Triton:
-    """softmax or entmax of dot products and tanh-sums under any mask: O(L + S) memory, empty tiles never touched.
+    """softmax or entmax of dot products and tanh-sums, biases and caps, under any mask: O(L + S) memory.
 
-    One kernel reads and measures everything in the same pass, two go back. Gradients for queries, keys, values, the
-    score's parameters and a learnt α, through the output, the lse and every statistic. ``tile`` is the side of a tile,
-    a power of two from 16 that by default fits the widths; of a tanh-sum ``columns`` are held at a time.
+    Empty tiles are never touched. One kernel reads and measures everything in the same pass, two go back: gradients of
+    queries, keys, values, the score's parameters and a learnt α, through the output, the lse and every statistic.
+    ``tile`` is the side of a tile, a power of two from 16 that by default fits the widths; of a tanh-sum ``columns``
+    are held at a time.
     """
 
     name = "triton"
@@ -38,19 +40,16 @@ class Triton:
         self.tile, self.columns = tile, columns
 
     def refuses(self, c: Composition) -> str:
-        base = base_of(c.score)
-        tanh = isinstance(base, Additive | Concat)
-        if isinstance(base, Biased | Capped):
-            return f"score {type(base).__name__}: the kernels end with the product, no bias or cap comes after it"
-        if base.no_dot_form and not tanh:
-            return f"score {type(c.score).__name__}: {base.no_dot_form}"
+        reason = lowers(c.score)
+        if reason:
+            return f"{reason}, not as a product, a tanh-sum, a bias by place or a cap"
         if type(c.normalize) not in (Softmax, Entmax, Sparsemax):
             return f"normalize {type(c.normalize).__name__}: the kernels know softmax and entmax"
         if c.dropout:
             return "dropout: the kernels have none"
         if 0 in c.grid.shape:
             return f"(B, H, L, S) = {c.grid.shape} holds nothing to read"
-        D, E = c.q.shape[-1], c.v.shape[-1]
+        D, E, tanh = c.q.shape[-1], c.v.shape[-1], _is_tanh(c)
         if tanh and E > _WIDEST_VALUES:
             return f"E = {E}: beside a tanh-sum a tile of values is {_WIDEST_VALUES} wide at most"
         if not tanh and max(D, E) > _WIDEST:
@@ -65,8 +64,8 @@ class Triton:
         if c.mask is not None and on(c.mask, c.q.device).spans(c.grid) is None:
             b, h, queries = depends(c.mask, c.grid)
             held += b * h * queries * S  # a byte a pair where a query sees more than one interval
-        base = base_of(c.score)
-        hidden = base.energy.shape[0] * 4e-11 if isinstance(base, Additive | Concat) else 0.0
+        product = leaf(c.score)
+        hidden = product.energy.shape[0] * 4e-11 if isinstance(product, Additive | Concat) else 0.0
         passes = 6 if isinstance(c.normalize, Entmax) else 1
         seconds = 1e-4 + passes * (products(c, n) / 1.4e11 + n * hidden)
         return Cost(products(c, n), held, seconds if c.q.device.type == "cuda" else 1e4 * seconds, tiles)
@@ -74,8 +73,7 @@ class Triton:
     def attend(self, c: Composition) -> Tensor:
         low, v = lowered(c, self._side(c))
         output, rows, _ = self._call(low, v, stats=False)
-        lse = rows[0] if low.row is None else rows[0] + low.row
-        return (output * _share(c, lse).unsqueeze(-1)).to(c.q.dtype)
+        return (output * _share(c, rows[0]).unsqueeze(-1)).to(c.q.dtype)
 
     def read(self, c: Composition, wanted: Wanted) -> Reading:
         from regard.engines.triton import operators as op
@@ -94,12 +92,12 @@ class Triton:
         output, *shares = output.split([v.shape[-1], *(1 for _ in by_key)], -1)
         mass = {name: x.squeeze(-1) for name, x in zip(by_key, shares, strict=True)}
         for name in by_query:  # exp(Λ of the group alone − Λ)
-            inside = low.within(wanted.groups[name], c.grid, self._side(c))
+            inside = low.within(wanted.groups[name], c.grid)
             part = self._call(inside, v.new_zeros(1).expand(*v.shape[:-1], 1), stats=True)[1][op.LSE]
             absent = part == -math.inf
             level = torch.where(absent, 0.0, rows[op.LSE])
             mass[name] = torch.where(absent, 0.0, torch.exp(torch.where(absent, 0.0, part) - level))
-        lse = rows[op.LSE] if low.row is None else rows[op.LSE] + low.row
+        lse = rows[op.LSE]
         share = _share(c, lse)
         found: dict[str, Any] = {}
         names = TELEMETRY if wanted.cheap else wanted.names
@@ -111,7 +109,7 @@ class Triton:
         if "distance" in names:
             found["distance"] = share * rows[op.DISTANCE]
         if "spread" in names:
-            found["spread"] = _spread(rows[op.MEAN], rows[op.SQUARES], rows[op.COUNT], low.row) * _temperature(c)
+            found["spread"] = _temperature(c) * _spread(rows[op.MEAN], rows[op.SQUARES], rows[op.COUNT])
         sink = c.normalize.sink_logit(lse) if isinstance(c.normalize, Softmax) else None
         return Reading(
             output=(output * share.unsqueeze(-1)).to(c.q.dtype),
@@ -127,7 +125,7 @@ class Triton:
     def _side(self, c: Composition) -> int:
         if self.tile is not None:
             return self.tile
-        if isinstance(base_of(c.score), Additive | Concat):
+        if _is_tanh(c):
             return 16  # (16, 16, columns) numbers are held at once
         # Sums over a tile stand in registers: the wider the rows, the fewer.
         width = max(c.q.shape[-1], c.v.shape[-1])
@@ -136,11 +134,11 @@ class Triton:
     def _call(self, low: Lowered, v: Tensor, stats: bool) -> tuple[Tensor, Tensor, Tensor]:
         from regard.engines.triton.operators import triton_read
 
-        sight = low.sight
+        sight, made = low.sight, low.recipe
         found: tuple[Tensor, Tensor, Tensor] = triton_read(
-            *(low.q, low.k, v, low.energy, low.alpha),
+            *(made.q, made.k, v, *low.scores),
             *(sight.lo, sight.hi, sight.first, sight.last, sight.allowed, sight.tiles),
-            *(low.scale, stats, sight.side, self.columns),
+            *(made.scale, [n for step in made.steps for n in step], stats, sight.side, self.columns),
         )
         return found
 
@@ -163,6 +161,10 @@ def _interpreted() -> bool:
     return type(import_module("triton.language").cdiv).__name__ == "InterpretedFunction"
 
 
+def _is_tanh(c: Composition) -> bool:
+    return isinstance(leaf(c.score), Additive | Concat)
+
+
 def _temperature(c: Composition) -> float:
     return c.normalize.temperature if isinstance(c.normalize, Softmax) else 1.0
 
@@ -173,9 +175,8 @@ def _share(c: Composition, lse: Tensor) -> Tensor:
     return torch.ones_like(lse) if sink is None else torch.sigmoid(lse - (sink.squeeze(-1) if sink.dim() else sink))
 
 
-def _spread(mean: Tensor, squares: Tensor, count: Tensor, row: Tensor | None) -> Tensor:
+def _spread(mean: Tensor, squares: Tensor, count: Tensor) -> Tensor:
     """Standard deviation of a head's scores from mean, squared deviations and number of each row's, (B, H)."""
-    mean = mean if row is None else torch.where(count > 0, mean + row, 0.0)
     pairs = count.sum(-1).clamp(min=1)
     middle = (count * mean).sum(-1) / pairs
     return ((squares + count * (mean - middle.unsqueeze(-1)).square()).sum(-1) / pairs).sqrt()

@@ -1,21 +1,23 @@
-"""A composition in the kernels' words: turned queries and keys, one number or vector of a score, and who sees what."""
+"""A composition in the kernels' words: a recipe of scores, and who sees what."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from regard.engines.memory import without_hidden
+from regard.engines.tiled.recipe import Recipe, recipe
 from regard.engines.visible import counts, on
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.normalize import Entmax, Softmax
 from regard.numerics import wide
 from regard.plan import Composition
-from regard.score import Additive, Concat, Dot, ScaledDot, Score, Wrapped
+from regard.score import Dot, ScaledDot, Score, Wrapped
 
 
 @dataclass(frozen=True)
@@ -33,48 +35,53 @@ class Sight:
 
 @dataclass(frozen=True)
 class Lowered:
-    """Scores as ``scale · q·k``, or as ``energyᵀ tanh(q + k)``; ``row`` (B, H, L) stands aside: it moves no weight."""
+    """A recipe of scores, α of every head where rows are normalised by entmax, and what may be seen."""
 
-    q: Tensor
-    k: Tensor
-    energy: Tensor | None
+    recipe: Recipe
     alpha: Tensor | None
-    scale: float
-    row: Tensor | None
     mask: Mask | None
     sight: Sight
 
-    def within(self, group: Mask, grid: Grid, tile: int) -> Lowered:
+    def within(self, group: Mask, grid: Grid) -> Lowered:
         """The same with the mask narrowed to ``group``."""
-        group = on(group, self.q.device)
+        group = on(group, grid.i.device)
         mask = group if self.mask is None else self.mask & group
-        return replace(self, mask=mask, sight=sight(mask, grid, tile))
+        return replace(self, mask=mask, sight=sight(mask, grid, self.sight.side))
+
+    @property
+    def scores(self) -> tuple[Any, ...]:
+        """The recipe as the operator takes it: tensors, and then numbers."""
+        made, dtype = self.recipe, wide(self.recipe.q).dtype
+        B, H, L, _ = made.q.shape
+        numbers = [x.to(made.q.device, dtype) for x in made.numbers]
+        learnt = [None if x is None else x.to(dtype).contiguous() for x in (made.energy, made.row, made.table)]
+        return (
+            learnt[0],
+            self.alpha,
+            None if learnt[1] is None else learnt[1].expand(B, H, L).contiguous(),
+            learnt[2],
+            torch.stack(numbers) if numbers else made.q.new_zeros((1, H), dtype=dtype),
+        )
 
 
-def base_of(score: Score) -> Score:
-    """The score inside those that only turn queries and keys."""
-    while isinstance(score, Wrapped) and type(score).compare is Wrapped.compare:
+def leaf(score: Score) -> Score:
+    """The product inside all that is put around it."""
+    while isinstance(score, Wrapped):
         score = score.inner
     return score
 
 
-def lowered(c: Composition, tile: int) -> tuple[Lowered, Tensor]:
-    """The composition for tiles of side ``tile``, and its values."""
+def lowered(c: Composition, side: int) -> tuple[Lowered, Tensor]:
+    """The composition for tiles of that side, and its values."""
     mask = None if c.mask is None else on(c.mask, c.q.device)
     keys = counts(mask, c.grid)[1]
     k, v = without_hidden(c.k, c.v, None if keys is None else keys.unsqueeze(-2))
-    base, tau = base_of(c.score), c.normalize.temperature if isinstance(c.normalize, Softmax) else 1.0
     # A product of queries and keys as they are is exact in half precision; whatever turns them first is not.
     q, k = (c.q, k) if type(c.score) in (Dot, ScaledDot) else (wide(c.q), wide(k))
-    q, k = c.score.queries(q, c.grid), c.score.keys(k, c.grid)
-    energy, row, scale = None, None, 1.0
-    if isinstance(base, Additive | Concat):
-        energy = base.energy.to(wide(q).dtype) / tau
-    else:
-        dot = base.as_dot(q, k)
-        q, k, scale = dot.q, dot.k, dot.scale / tau
-        row = None if dot.row is None else dot.row.squeeze(-1) / tau
-    return Lowered(q, k, energy, _alpha(c), scale, row, mask, sight(mask, c.grid, tile)), v
+    made = recipe(c.score, c.score.queries(q, c.grid), c.score.keys(k, c.grid), c.grid)
+    if isinstance(c.normalize, Softmax):
+        made = made.tempered(c.normalize.temperature)
+    return Lowered(made, _alpha(c), mask, sight(mask, c.grid, side)), v
 
 
 def sight(mask: Mask | None, grid: Grid, tile: int) -> Sight:

@@ -13,12 +13,16 @@ from regard.engines.triton.kernels.tiles import (
     ENTMAX,
     LSE,
     MEAN,
+    ROW_STEP,
+    TABLE_STEP,
     THRESHOLD,
     TOP,
+    cell_of,
     places_apart,
+    product,
     rows_of,
-    scores,
     seen_by,
+    stepped,
     tanh,
     weights,
 )
@@ -61,13 +65,16 @@ def slopes(
 
 @triton.jit(do_not_specialize=["L", "S"])  # new lengths are no new kernel
 def backward_rows(
-    Q, K, V, ENERGY, SCALE, ALPHA, LO, HI, FIRST, LAST, ALLOWED, TILES, ROWS, AT, DO, GRADS, DQ, DENERGY, DALPHA,
-    H, GROUP, L, S, width, E, allowed_b, allowed_h, allowed_i, allowed_j,
+    Q, K, V, ENERGY, SCALE, ALPHA, ROW, TABLE, NUMBERS, LO, HI, FIRST, LAST, ALLOWED, TILES, ROWS, AT, DO, GRADS,
+    DQ, DENERGY, DALPHA, DROW, DTABLE,
+    H, GROUP, L, S, width, E, columns, allowed_b, allowed_h, allowed_i, allowed_j,
     SCORE: tl.constexpr, NORMAL: tl.constexpr, DENSE: tl.constexpr, STATS: tl.constexpr,
     I: tl.constexpr, J: tl.constexpr, C: tl.constexpr, EP: tl.constexpr,
-    PRECISION: tl.constexpr, ACC: tl.constexpr,
+    STEPS: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """DQ of one block of queries of one head, its part of DENERGY (programs, width), and DALPHA (B, H, L).
+    """DQ of one block of queries of one head, its part of DENERGY (programs, width), DALPHA and DROW (B, H, L).
+
+    DTABLE (H, columns) is added to by all programs, in no order.
 
     Entmax has a pass of its own for Σ u x / Σ u, which it leaves in GRADS for the other kernel.
     """
@@ -97,7 +104,8 @@ def backward_rows(
             if live != 0:
                 j = start + tl.arange(0, J)
                 seen = seen_by(LO, HI, ALLOWED, span_at, allowed_at, allowed_i, allowed_j, i, j, L, DENSE)
-                s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                r = product(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                s, _ = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, 0)
                 _, log_p, u = weights(s, seen, lse, top, threshold, alpha, NORMAL)
                 if tl.max(tl.max(u, 1), 0) > 0:
                     v = rows_of(V, v_at, j, e, S, E, ACC)
@@ -108,7 +116,7 @@ def backward_rows(
         tl.store(GRADS + DELTA * rows + row, delta, mask=i < L)
 
     dq = tl.zeros((I, C), ACC)  # of a dot product; a tanh-sum has no room for all its columns here
-    dalpha = tl.zeros((I,), ACC)
+    dalpha, drow = tl.zeros((I,), ACC), tl.zeros((I,), ACC)
     for start in range(first, last, J):
         live = 1
         if DENSE:
@@ -116,7 +124,8 @@ def backward_rows(
         if live != 0:
             j = start + tl.arange(0, J)
             seen = seen_by(LO, HI, ALLOWED, span_at, allowed_at, allowed_i, allowed_j, i, j, L, DENSE)
-            s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+            r = product(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+            s, slope = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, 0)
             p, log_p, u = weights(s, seen, lse, top, threshold, alpha, NORMAL)
             v = rows_of(V, v_at, j, e, S, E, ACC)
             x = pull(log_p, i, j, do, v, GRADS, AT, row, rows, L, S, STATS, PRECISION, ACC)
@@ -124,6 +133,15 @@ def backward_rows(
             if NORMAL == ENTMAX:
                 below = tl.where(seen, s - top[:, None], 0.0)
                 dalpha += tl.sum((x - delta[:, None]) * (below * u - p * log_p), 1) / (alpha - 1.0)
+            for n in tl.static_range(len(STEPS)):
+                if STEPS[n][0] == ROW_STEP or STEPS[n][0] == TABLE_STEP:
+                    _, later = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, n + 1)
+                    if STEPS[n][0] == ROW_STEP:
+                        drow += tl.sum(ds * later, 1)
+                    else:
+                        cell = cell_of(h, i, j, L, S, columns, STEPS[n][1], STEPS[n][2], STEPS[n][3])
+                        tl.atomic_add(DTABLE + cell, ds * later, mask=seen)
+            ds *= slope
             if SCORE == DOT:
                 k = rows_of(K, k_at, j, c, S, width, ACC)
                 dq += tl.dot(ds, k, input_precision=PRECISION, out_dtype=ACC)
@@ -145,15 +163,19 @@ def backward_rows(
         tl.store(DQ + q_at + i[:, None] * width + c[None, :], dq * tl.load(SCALE), mask=inside)
     if NORMAL == ENTMAX:
         tl.store(DALPHA + row, dalpha, mask=i < L)
+    for n in tl.static_range(len(STEPS)):
+        if STEPS[n][0] == ROW_STEP:
+            tl.store(DROW + row, drow, mask=i < L)
 
 
 @triton.jit(do_not_specialize=["L", "S"])  # new lengths are no new kernel
 def backward_keys(
-    Q, K, V, ENERGY, SCALE, ALPHA, LO, HI, FIRST, LAST, ALLOWED, TILES, ROWS, AT, DO, GRADS, DK, DV,
-    H, GROUP, L, S, width, E, allowed_b, allowed_h, allowed_i, allowed_j,
+    Q, K, V, ENERGY, SCALE, ALPHA, ROW, TABLE, NUMBERS, LO, HI, FIRST, LAST, ALLOWED, TILES, ROWS, AT, DO, GRADS,
+    DK, DV,
+    H, GROUP, L, S, width, E, columns, allowed_b, allowed_h, allowed_i, allowed_j,
     SCORE: tl.constexpr, NORMAL: tl.constexpr, DENSE: tl.constexpr, STATS: tl.constexpr,
     I: tl.constexpr, J: tl.constexpr, C: tl.constexpr, EP: tl.constexpr,
-    PRECISION: tl.constexpr, ACC: tl.constexpr,
+    STEPS: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """DK and DV of one block of keys of one key head, over all query heads that share it."""
     tile, memory = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -185,10 +207,12 @@ def backward_keys(
                 delta = tl.load(GRADS + DELTA * rows + row, mask=i < L, other=0.0)
                 do = rows_of(DO, head * L * E, i, e, L, E, ACC)
                 seen = seen_by(LO, HI, ALLOWED, span_at, allowed_at, allowed_i, allowed_j, i, j, L, DENSE)
-                s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                r = product(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                s, slope = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, 0)
                 p, log_p, u = weights(s, seen, lse, top, threshold, alpha, NORMAL)
                 x = pull(log_p, i, j, do, v, GRADS, AT, row, rows, L, S, STATS, PRECISION, ACC)
                 ds = slopes(s, seen, u, x, delta, lse, i, ROWS, GRADS, row, rows, L, NORMAL, STATS)
+                ds *= slope
                 dv += tl.dot(tl.trans(p), do, input_precision=PRECISION, out_dtype=ACC)
                 if SCORE == DOT:
                     q = rows_of(Q, q_at, i, c, L, width, ACC)

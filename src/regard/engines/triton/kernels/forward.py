@@ -20,25 +20,26 @@ from regard.engines.triton.kernels.tiles import (
     THRESHOLD,
     TOP,
     places_apart,
+    product,
     rows_of,
-    scores,
     seen_by,
+    stepped,
     weights,
 )
 
 
 @triton.jit(do_not_specialize=["L", "S"])  # new lengths are no new kernel
 def forward(
-    Q, K, V, ENERGY, SCALE, ALPHA, LO, HI, FIRST, LAST, ALLOWED, TILES, OUT, ROWS, AT,
-    H, GROUP, L, S, width, E, allowed_b, allowed_h, allowed_i, allowed_j, ROUNDS, CLOSE,
+    Q, K, V, ENERGY, SCALE, ALPHA, ROW, TABLE, NUMBERS, LO, HI, FIRST, LAST, ALLOWED, TILES, OUT, ROWS, AT,
+    H, GROUP, L, S, width, E, columns, allowed_b, allowed_h, allowed_i, allowed_j, ROUNDS, CLOSE,
     SCORE: tl.constexpr, NORMAL: tl.constexpr, DENSE: tl.constexpr, STATS: tl.constexpr,
     I: tl.constexpr, J: tl.constexpr, C: tl.constexpr, EP: tl.constexpr,
-    PRECISION: tl.constexpr, ACC: tl.constexpr,
+    STEPS: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """o = Σ p v with its statistics: softmax in one pass; entmax in one for the top, some for the threshold, and one.
 
-    Q (B, H, L, width), K (B, G, S, width), V (B, G, S, E); spans LO, HI (B, H, L), and FIRST, LAST of each block of
-    queries; where DENSE, ALLOWED by its strides and its live TILES (B, H, ⌈L/I⌉, ⌈S/J⌉). OUT (B, H, L, E), ROWS
+    Q (B, H, L, width), K (B, G, S, width), V (B, G, S, E), ROW (B, H, L), TABLE (H, columns); LO, HI (B, H, L), and
+    FIRST, LAST of each block of queries; where DENSE, ALLOWED by its strides and its live TILES. OUT (B, H, L, E), ROWS
     (9, B, H, L), AT (B, H, L). An empty row writes 0, lse −∞ and peak at −1.
     """
     block, head = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -67,7 +68,8 @@ def forward(
         if live != 0:
             j = start + tl.arange(0, J)
             seen = seen_by(LO, HI, ALLOWED, span_at, allowed_at, allowed_i, allowed_j, i, j, L, DENSE)
-            s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+            r = product(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+            s, _ = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, 0)
             here = tl.max(tl.where(seen, s, float("-inf")), 1)
             if STATS:
                 place = tl.min(tl.where(seen & (s == here[:, None]), j[None, :], S), 1)
@@ -121,7 +123,8 @@ def forward(
                 if live != 0:
                     j = start + tl.arange(0, J)
                     seen = seen_by(LO, HI, ALLOWED, span_at, allowed_at, allowed_i, allowed_j, i, j, L, DENSE)
-                    s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                    r = product(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                    s, _ = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, 0)
                     p, _, u = weights(s, seen, lse, top, threshold, alpha, NORMAL)
                     mass += tl.sum(p, 1)
                     slope += tl.sum(u, 1)
@@ -145,7 +148,8 @@ def forward(
             if live != 0:
                 j = start + tl.arange(0, J)
                 seen = seen_by(LO, HI, ALLOWED, span_at, allowed_at, allowed_i, allowed_j, i, j, L, DENSE)
-                s = scores(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                r = product(Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width, SCORE, C, PRECISION, ACC)
+                s, _ = stepped(r, ROW, TABLE, NUMBERS, span_at, h, H, i, j, L, S, columns, STEPS, 0)
                 p, log_p, _ = weights(s, seen, lse, top, threshold, alpha, NORMAL)
                 if tl.max(tl.max(p, 1), 0) > 0:  # values that nobody supports are not loaded
                     if STATS:

@@ -10,6 +10,8 @@ import triton.language as tl
 
 DOT, TANH = tl.constexpr(0), tl.constexpr(1)  # scale · q·k, and energyᵀ tanh(q + k)
 SOFTMAX, ENTMAX = tl.constexpr(0), tl.constexpr(1)
+# What is done to a score after its product, by the codes of a recipe.
+ROW_STEP, CAP_STEP, SLOPE_STEP, TABLE_STEP = (tl.constexpr(n) for n in range(4))
 # Statistics of a row, in the order in which they lie in memory.
 LSE, TOP, THRESHOLD, ENTROPY, PEAK, DISTANCE, MEAN, SQUARES, COUNT = (tl.constexpr(n) for n in range(9))
 
@@ -42,24 +44,66 @@ def tanh(x):
 
 
 @triton.jit
-def scores(
+def product(
     Q, K, ENERGY, SCALE, q_at, k_at, i, j, L, S, width,
     SCORE: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """s[i, j]. A dot product takes all its C ≥ width columns at once, a tanh-sum C at a time: (I, J, C) is held."""
+    """r[i, j], a score before its steps. A dot product takes C ≥ width columns at once, a tanh-sum C at a time."""
     c = tl.arange(0, C)
     if SCORE == DOT:
         q = rows_of(Q, q_at, i, c, L, width, ACC)
         k = rows_of(K, k_at, j, c, S, width, ACC)
-        s = tl.dot(q, tl.trans(k), input_precision=PRECISION, out_dtype=ACC) * tl.load(SCALE)
+        r = tl.dot(q, tl.trans(k), input_precision=PRECISION, out_dtype=ACC) * tl.load(SCALE)
     else:
-        s = tl.zeros((i.shape[0], j.shape[0]), ACC)
+        r = tl.zeros((i.shape[0], j.shape[0]), ACC)
         for start in range(0, width, C):
             q = rows_of(Q, q_at, i, start + c, L, width, ACC)
             k = rows_of(K, k_at, j, start + c, S, width, ACC)
             energy = tl.load(ENERGY + start + c, mask=start + c < width, other=0.0)
-            s += tl.sum(tanh(q[:, None, :] + k[None, :, :]) * energy[None, None, :], 2)
-    return s
+            r += tl.sum(tanh(q[:, None, :] + k[None, :, :]) * energy[None, None, :], 2)
+    return r
+
+
+@triton.jit
+def cell_of(h, i, j, L, S, columns, END: tl.constexpr, OFFSET: tl.constexpr, REACH: tl.constexpr):
+    """Where a table (H, columns) of numbers by j − i keeps that of head h, clipped to ± REACH."""
+    place = i
+    if END:
+        place = i + (S - L)
+    step = tl.minimum(tl.maximum(j[None, :] - place[:, None], -REACH), REACH)
+    return h * columns + OFFSET + REACH + step
+
+
+@triton.jit
+def stepped(
+    r, ROW, TABLE, NUMBERS, row_at, h, H, i, j, L, S, columns, STEPS: tl.constexpr, FROM: tl.constexpr,
+):  # fmt: skip
+    """(s, ds / ds′): the score after all its STEPS, and its slope in what it is before step number FROM.
+
+    A step is (code, whether the last query stands at the last key, offset, reach); NUMBERS (steps, H).
+    """
+    s, slope = r, r * 0.0 + 1.0
+    for n in tl.static_range(len(STEPS)):
+        number = tl.load(NUMBERS + n * H + h)
+        if STEPS[n][0] == ROW_STEP:
+            s += tl.load(ROW + row_at + i, mask=i < L, other=0.0)[:, None]
+        elif STEPS[n][0] == CAP_STEP:
+            t = tanh(s / number)
+            s = number * t
+            if n >= FROM:
+                slope *= 1.0 - t * t
+        elif STEPS[n][0] == SLOPE_STEP:
+            place = i
+            if STEPS[n][1]:
+                place = i + (S - L)
+            s -= number * tl.abs(place[:, None] - j[None, :])
+        elif STEPS[n][0] == TABLE_STEP:
+            s += tl.load(TABLE + cell_of(h, i, j, L, S, columns, STEPS[n][1], STEPS[n][2], STEPS[n][3]))
+        else:
+            s *= number
+            if n >= FROM:
+                slope *= number
+    return s, slope
 
 
 @triton.jit
