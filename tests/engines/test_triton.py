@@ -57,6 +57,12 @@ def test_what_it_does_not_run_it_refuses_with_the_reason(monkeypatch: pytest.Mon
     assert "dropout" in reason(dropout=0.1)
     assert "nothing to read" in Triton().refuses(composed(q, k[:, :, :0], v[:, :, :0]))
     assert "256 wide at most" in Triton().refuses(composed(q, k, torch.randn(2, 3, 4, 257)))
+
+    def mapped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        assert "inside torch.func.vmap" in Triton().refuses(composed(q, k, v))
+        return q
+
+    torch.func.vmap(mapped)(q[None], k[None], v[None])
     monkeypatch.setattr(engine, "_interpreted", lambda: False)
     assert "on cpu: the kernels run on CUDA, or in Triton's interpreter" in reason()
     monkeypatch.setattr(engine, "find_spec", lambda name: None)

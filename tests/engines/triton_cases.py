@@ -70,6 +70,12 @@ def additive() -> Score:
     return part
 
 
+def biased() -> Score:
+    table = position.RelativeBias(2, 3, "end")
+    nn.init.normal_(table.weight)
+    return ((score.Euclidean().capped(4.0) + table).capped(3.0) + position.ALiBi(2, "start")).capped(2.0)
+
+
 def shapes(
     L: int = 37,
     S: int = 53,
@@ -100,13 +106,7 @@ LONG: dict[str, tuple[Any, Normalizer, Mask | None]] = {
     "sparsemax": (None, Sparsemax(), mask.causal("end")),
     "entmax, gaps": (None, Entmax(1.5), mask.strided(2, "end") | mask.window(1, 0, "end")),
     "learnt alphas": (None, Entmax(nn.Parameter(torch.tensor([1.2, 2.4]))), mask.padding([21])),
-    "cap of biases": (
-        lambda: (
-            (score.Euclidean() + position.RelativeBias(2, 5, "end")).capped(3.0) + position.ALiBi(2, "start")
-        ).capped(2.0),
-        Softmax(0.5),
-        mask.causal("end"),
-    ),
+    "cap of biases": (biased, Softmax(0.5), mask.strided(2, "end")),
     "bias, entmax": (lambda: ScaledDot() + position.RelativeBias(2, 3, "start"), Entmax(1.5), mask.padding([21])),
     "additive, learnt alpha": (additive, Entmax(nn.Parameter(torch.tensor(1.7))), None),
 }

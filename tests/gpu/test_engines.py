@@ -46,7 +46,12 @@ LAWFUL = [
     *[(engine, "euclidean", "tempered", "causal & padding") for engine in ENGINES],
     *[(engine, "general per head", "softmax", "segments") for engine in ENGINES],
     *[(engine, "rotary", "softmax", "window") for engine in ENGINES],
-    *[("flex", name, "tempered", "where") for name in ("alibi", "relative bias", "capped", "capped alibi")],
+    *[
+        (engine, name, "tempered", "where")
+        for engine in ("flex", "triton")
+        for name in ("alibi", "relative bias", "capped", "capped alibi")
+    ],
+    ("triton", "relative bias", "entmax 1.5", "causal to the end"),
     *[(engine, "dot", "tempered sink per head", "(causal | dense) & ~segments") for engine in ("flex", "triton")],
     *[("triton", name, "softmax", "strided") for name in ("additive", "concat", "keyed additive")],
     *[("triton", "dot", name, "dense") for name in ("sparsemax", "entmax 1.3", "learnt alpha per head")],

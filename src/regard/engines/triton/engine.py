@@ -49,6 +49,8 @@ class Triton:
             return "dropout: the kernels have none"
         if 0 in c.grid.shape:
             return f"(B, H, L, S) = {c.grid.shape} holds nothing to read"
+        if any(torch._C._functorch.is_batchedtensor(x) for x in (c.q, c.k, c.v)):
+            return "inside torch.func.vmap the kernels see no numbers; make what is mapped over a batch axis"
         D, E, tanh = c.q.shape[-1], c.v.shape[-1], _is_tanh(c)
         if tanh and E > _WIDEST_VALUES:
             return f"E = {E}: beside a tanh-sum a tile of values is {_WIDEST_VALUES} wide at most"
