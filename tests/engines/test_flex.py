@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as module
 
 from regard import mask, normalize, position, score
-from regard.engines import Reference
+from regard.engines import Reference, flex
 from regard.engines.flex import Flex
 from regard.errors import RegardError
 from regard.grid import Grid
@@ -241,12 +241,32 @@ def test_a_bias_built_for_other_heads_says_so() -> None:
 # ---- the compiler ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masked", ["none", "window", "padding", "segments", "dense", "blocks", "causal & padding"])
-def test_the_compiler_takes_masks_and_steps_in_one_graph(masked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that the compiler does before it writes a kernel, which it can for CUDA alone."""
     torch._dynamo.reset()
-    traced = torch.compile(module.flex_attention, fullgraph=True, backend="aot_eager")
-    monkeypatch.setattr("regard.engines.flex._compiled", lambda: traced)
+    flex._compiled.cache_clear()
+    monkeypatch.setattr(flex, "_BACKEND", "aot_eager")
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("masked", ["none", "window", "padding", "segments", "dense", "blocks", "causal & padding"])
+def test_the_compiler_takes_masks_and_steps_in_one_graph(masked: str) -> None:
     for scored in ("capped alibi", "relative bias"):
         c = lawful(scored, "tempered", masked)
         with torch.no_grad():
             close(Flex().attend(c), truth(scored, "tempered", masked).output, f"{scored}, {masked}", 1e-8)
+
+
+@pytest.mark.usefixtures("traced")
+def test_more_kinds_of_masks_than_the_compiler_compiles_one_function_for() -> None:
+    kinds: list[Mask | None] = [
+        *(None, mask.causal(), mask.window(3, 0), mask.window(5, 0), mask.padding([40]), mask.strided(3)),
+        *(mask.segments(torch.arange(48) // 16), mask.blocks(torch.eye(3, dtype=torch.bool), 16)),
+        *(mask.causal() & mask.padding([30]), mask.causal() | mask.strided(2), ~mask.causal(), ~mask.strided(2)),
+        *(mask.where(lambda b, h, i, j: i % 2 == 0), mask.where(lambda b, h, i, j: j % 3 == 0)),
+    ]
+    q, k, v = (torch.randn(1, n, 48, 16, dtype=torch.float64) for n in (2, 1, 1))
+    with torch.no_grad():
+        for m in kinds:
+            close(Flex().attend(composed(q, k, v, masked=m)), Reference().attend(composed(q, k, v, masked=m)), repr(m))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 _BLOCK = 128  # FlexAttention's tile
 _WIDTH = 16  # the least its kernel multiplies
+_BACKEND = "inductor"
 _ORDER = 32  # of the power mean that bounds the peak: within S^(1/32) of it
 
 
@@ -157,7 +158,7 @@ class Flex:
         from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
         q, k, values = (F.pad(x, (0, max(0, _WIDTH - x.shape[-1]))) for x in (low.q, low.k, v))
-        run = _compiled() if self.compiled and not torch.compiler.is_compiling() else flex_attention
+        run = _compiled(_kind(low, v)) if self.compiled and not torch.compiler.is_compiling() else flex_attention
         output, aux = run(
             q,
             k,
@@ -172,10 +173,34 @@ class Flex:
 
 
 @cache
-def _compiled() -> Any:
+def _compiled(kind: Hashable) -> Any:
+    """FlexAttention, compiled for one kind of composition, in one graph: in pieces it would run dense, and not say so.
+
+    The compiler counts how often it compiles a piece of code, and stops at eight: each kind has code of its own.
+    """
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, fullgraph=True)  # in pieces it would fall back to the dense way, silently
+    def attend(*given: Any, **named: Any) -> Any:
+        return flex_attention(*given, **named)
+
+    attend.__code__ = attend.__code__.replace(co_name=f"flex_{_compiled.cache_info().currsize}")
+    return torch.compile(attend, fullgraph=True, backend=_BACKEND)
+
+
+def _kind(low: _Lowered, v: Tensor) -> Hashable:
+    """What the compiler compiles anew for, besides numbers and lengths."""
+    sizes = (low.q.dtype, *low.q.shape[1::2], *v.shape[1::2])
+    return (_mask_kind(low.mask), tuple(step.__code__ for step in low.steps), *sizes)
+
+
+def _mask_kind(mask: Any) -> Any:
+    if not is_dataclass(mask):
+        return type(mask)
+    parts = [getattr(mask, one.name) for one in fields(mask)]
+    return (
+        type(mask),
+        *(_mask_kind(part) if isinstance(part, Mask) else getattr(part, "__code__", None) for part in parts),
+    )
 
 
 @dataclass(frozen=True)
