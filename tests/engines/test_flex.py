@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as module
 
 from regard import mask, normalize, position, score
-from regard.engines import Reference, flex
-from regard.engines.flex import Flex
+from regard.engines import Reference
+from regard.engines.flex import Flex, engine
 from regard.errors import RegardError
 from regard.grid import Grid
 from regard.mask import Mask
@@ -94,7 +94,7 @@ TRAINED = {
 def test_every_gradient_is_that_of_the_reference(scored: str) -> None:
     c = lawful(scored, *TRAINED[scored])
     names = ["distance"] if scored in WRAPPED else ["distance", "entropy"]
-    for found, wanted in zip(*(gradients(engine, c, names, PAIR) for engine in (FLEX, Reference())), strict=True):
+    for found, wanted in zip(*(gradients(e, c, names, PAIR) for e in (FLEX, Reference())), strict=True):
         close(found, wanted, "gradient", 1e-8)
 
 
@@ -114,7 +114,7 @@ def test_steps_after_the_product_nest_in_any_order(part: Score) -> None:
     q, k, v = (torch.randn(B, n, m, 14, dtype=torch.float64) for n, m in ((H, L), (G, S), (G, S)))
     c = composed(q, k, v, part.double(), Softmax(0.5), mask.causal("end"))
     with torch.no_grad():
-        found, wanted = (engine.read(c, Wanted()) for engine in (FLEX, Reference()))
+        found, wanted = (e.read(c, Wanted()) for e in (FLEX, Reference()))
     close(found.output, wanted.output, "output")
     close(found.lse, wanted.lse, "lse")
 
@@ -130,7 +130,7 @@ def test_lengths_that_are_no_multiple_of_a_tile_and_cross_several(masked: str) -
         "where": mask.where(lambda b, h, i, j: (i + j) % 5 != h),
     }[masked]
     c = composed(q, k, v, masked=m)
-    found, wanted = (engine.read(c, Wanted(NAMES, groups={"self": IN["self"]})) for engine in (FLEX, Reference()))
+    found, wanted = (e.read(c, Wanted(NAMES, groups={"self": IN["self"]})) for e in (FLEX, Reference()))
     assert torch.equal(found.seen, wanted.seen)
     for name in ("output", "lse", "entropy", "distance"):
         close(getattr(found, name), getattr(wanted, name), name, 1e-7)
@@ -245,8 +245,8 @@ def test_a_bias_built_for_other_heads_says_so() -> None:
 def traced(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that the compiler does before it writes a kernel, which it can for CUDA alone."""
     torch._dynamo.reset()
-    flex._compiled.cache_clear()
-    monkeypatch.setattr(flex, "_BACKEND", "aot_eager")
+    engine._compiled.cache_clear()
+    monkeypatch.setattr(engine, "_BACKEND", "aot_eager")
 
 
 @pytest.mark.usefixtures("traced")

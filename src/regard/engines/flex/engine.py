@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from regard import mask as masks
-from regard.engines.memory import without_hidden
-from regard.engines.visible import counts, depends, key_column, live, on
+from regard.engines.flex.lowering import BLOCK, Lowered, kind, lowered, no_lowering
+from regard.engines.visible import counts, depends, key_column, live
 from regard.errors import RegardError
-from regard.grid import Anchor, Grid
-from regard.mask import Mask
 from regard.normalize import Softmax
 from regard.numerics import wide
 from regard.plan import Composition, Cost, Wanted, products
-from regard.position import ALiBi, RelativeBias
 from regard.reading import Reading
-from regard.score import Biased, Capped, Score, Wrapped
 
-if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import BlockMask
-
-Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""(s, b, h, i, j) → s: what is done to one score after the product."""
-
-_BLOCK = 128  # FlexAttention's tile
 _WIDTH = 16  # the least its kernel multiplies
 _BACKEND = "inductor"
 _ORDER = 32  # of the power mean that bounds the peak: within S^(1/32) of it
 
 
 class Flex:
-    """softmax(cap(scale · q·k + bias)) v, empty tiles of the mask skipped; compiled, on CUDA. O(L + S) memory.
+    """softmax(cap(scale · q·k + bias)) v, empty tiles of the mask skipped; compiled, on CUDA.
 
-    The forward pass and its lse are PyTorch's; entropy (of plain dot forms), bound, distance and mass are more columns
-    of values, or more calls. With ``compiled=False`` it runs uncompiled and dense on any device, which is for looking
-    at its mathematics and nothing else; on the CPU that has no backward.
+    O(L + S) memory beside the booleans of one mask, from which its block mask is derived. The forward pass and its lse
+    are PyTorch's; entropy (of plain dot forms), bound, distance and mass are more columns of values, or more calls.
+    With ``compiled=False`` it runs uncompiled and dense on any device, which is for looking at its mathematics and
+    nothing else; on the CPU that has no backward.
     """
 
     name = "flex"
@@ -52,7 +41,7 @@ class Flex:
         self.compiled = compiled
 
     def refuses(self, c: Composition) -> str:
-        reason = _no_lowering(c.score)
+        reason = no_lowering(c.score)
         if reason:
             return f"score {type(c.score).__name__}: {reason}"
         if type(c.normalize) is not Softmax:
@@ -72,7 +61,7 @@ class Flex:
 
     def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
         """In the seconds of sdpa's count, with which they are compared; no device has been asked."""
-        tiles, n = live(c, _BLOCK, exact)
+        tiles, n = live(c, BLOCK, exact)
         held = 0
         if c.mask is not None:
             b, h, _ = depends(c.mask, c.grid)
@@ -81,12 +70,12 @@ class Flex:
         return Cost(products(c, n), held, (2.2 if telemetry else 1) * seconds, tiles)
 
     def attend(self, c: Composition) -> Tensor:
-        low, v = _lowered(c)
+        low, v = lowered(c)
         output, lse = self._call(low, v)
         return (output * _share(c, low, lse)).to(c.q.dtype)
 
     def read(self, c: Composition, wanted: Wanted) -> Reading:
-        low, v = _lowered(c)
+        low, v = lowered(c)
         names = frozenset({"bound", "distance"} | ({"entropy"} if not low.steps else set()))
         if not wanted.cheap:
             _check(wanted.names, names)
@@ -95,7 +84,7 @@ class Flex:
             low, v = replace(low, q=wide(low.q), k=wide(low.k)), wide(v)
         return self._measured(c, low, v, wanted, names)
 
-    def _measured(self, c: Composition, low: _Lowered, v: Tensor, wanted: Wanted, names: frozenset[str]) -> Reading:
+    def _measured(self, c: Composition, low: Lowered, v: Tensor, wanted: Wanted, names: frozenset[str]) -> Reading:
         columns = {"output": v}
         if "entropy" in names:
             columns["key"] = low.k
@@ -125,7 +114,7 @@ class Flex:
         mass = {}
         for name in wanted.groups:
             if name in by_query:
-                part = self._call(_within(c, low, by_query[name]), _no_values(low))[1]
+                part = self._call(low.within(by_query[name], c.grid), _no_values(low))[1]
                 absent = part == -math.inf
                 mass[name] = share * torch.where(absent, 0.0, torch.exp(torch.where(absent, 0.0, part) - total))
             else:
@@ -142,23 +131,23 @@ class Flex:
             **found,
         )
 
-    def _distance(self, c: Composition, low: _Lowered, mean: Tensor, total: Tensor, nothing: Tensor) -> Tensor:
+    def _distance(self, c: Composition, low: Lowered, mean: Tensor, total: Tensor, nothing: Tensor) -> Tensor:
         """Σ w |i − j|: 2 m (i − p) − (i − p̄), with m and p the mass and mean place of keys up to i, p̄ that of all."""
         S = c.grid.S
         here = c.grid.query_places("end", "distance")[..., 0].to(total.dtype) / S
         ends = S - c.grid.L
         before = masks.where(lambda b, h, i, j: j <= i + ends)
-        mean_before, total_before = self._call(_within(c, low, before), _places(c, low))
+        mean_before, total_before = self._call(low.within(before, c.grid), _places(c, low))
         mass = torch.where(total_before == -math.inf, 0.0, torch.exp(total_before - total))
         past = 2 * mass * (here - mean_before.squeeze(-1)) - (here - mean)
         return torch.where(nothing, 0.0, past * S).clamp(min=0)
 
-    def _call(self, low: _Lowered, v: Tensor) -> tuple[Tensor, Tensor]:
+    def _call(self, low: Lowered, v: Tensor) -> tuple[Tensor, Tensor]:
         """(Σ w v, log Σ exp s): (B, H, L, ·), (B, H, L). An empty row gives 0 and −∞."""
         from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
         q, k, values = (F.pad(x, (0, max(0, _WIDTH - x.shape[-1]))) for x in (low.q, low.k, v))
-        run = _compiled(_kind(low, v)) if self.compiled and not torch.compiler.is_compiling() else flex_attention
+        run = _compiled(kind(low, v)) if self.compiled and not torch.compiler.is_compiling() else flex_attention
         output, aux = run(
             q,
             k,
@@ -173,7 +162,7 @@ class Flex:
 
 
 @cache
-def _compiled(kind: Hashable) -> Any:
+def _compiled(of: Any) -> Any:
     """FlexAttention, compiled for one kind of composition, in one graph: in pieces it would run dense, and not say so.
 
     The compiler counts how often it compiles a piece of code, and stops at eight: each kind has code of its own.
@@ -187,136 +176,7 @@ def _compiled(kind: Hashable) -> Any:
     return torch.compile(attend, fullgraph=True, backend=_BACKEND)
 
 
-def _kind(low: _Lowered, v: Tensor) -> Hashable:
-    """What the compiler compiles anew for, besides numbers and lengths."""
-    sizes = (low.q.dtype, *low.q.shape[1::2], *v.shape[1::2])
-    return (_mask_kind(low.mask), tuple(step.__code__ for step in low.steps), *sizes)
-
-
-def _mask_kind(mask: Any) -> Any:
-    if not is_dataclass(mask):
-        return type(mask)
-    parts = [getattr(mask, one.name) for one in fields(mask)]
-    return (
-        type(mask),
-        *(_mask_kind(part) if isinstance(part, Mask) else getattr(part, "__code__", None) for part in parts),
-    )
-
-
-@dataclass(frozen=True)
-class _Lowered:
-    """Scores as ``order · steps(scale · q·k)``; ``row`` (B, H, L, 1) stands aside where it moves no weight."""
-
-    q: Tensor
-    k: Tensor
-    scale: float
-    steps: tuple[Step, ...]
-    row: Tensor | None
-    mask: Mask | None
-    block_mask: BlockMask | None
-    order: float = 1.0
-
-    def score_mod(self) -> Step | None:
-        if not self.steps:
-            return None
-        steps, order = self.steps, self.order
-
-        def modified(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            for step in steps:
-                s = step(s, b, h, i, j)
-            return s * order
-
-        return modified
-
-
-def _lowered(c: Composition) -> tuple[_Lowered, Tensor]:
-    """The composition in FlexAttention's words, and its values."""
-    assert isinstance(c.normalize, Softmax)
-    mask = None if c.mask is None else on(c.mask, c.q.device)
-    keys = counts(mask, c.grid)[1]
-    k, v = without_hidden(c.k, c.v, None if keys is None else keys.unsqueeze(-2))
-    base, wraps = _unwrapped(c.score)
-    dot = base.as_dot(c.score.queries(c.q, c.grid), c.score.keys(k, c.grid))
-    scale, row, tau = dot.scale, dot.row, c.normalize.temperature
-    steps: list[Step] = []
-    if row is not None and any(isinstance(wrap, Capped) for wrap in wraps):
-        steps.append(_plus_row(row[..., 0]))  # under a cap what is the same for all keys does move the weights
-        row = None
-    steps += [_capped(wrap.cap) if isinstance(wrap, Capped) else _plus_bias(wrap, c.grid) for wrap in wraps]
-    if steps:
-        steps.append(_divided(tau))
-    else:
-        scale = scale / tau
-    row = None if row is None else row / tau
-    return _Lowered(dot.q, dot.k, scale, tuple(steps), row, mask, _block_mask(mask, c.grid)), v.to(dot.q.dtype)
-
-
-def _block_mask(mask: Mask | None, grid: Grid) -> BlockMask | None:
-    if mask is None:
-        return None
-    _, _, L, S = grid.shape
-    return mask.block_mask(*depends(mask, grid)[:2], L, S, device=grid.i.device, size=_BLOCK)
-
-
-def _within(c: Composition, low: _Lowered, group: Mask) -> _Lowered:
-    """``low`` with the mask narrowed to ``group``."""
-    group = on(group, c.q.device)
-    mask = group if low.mask is None else low.mask & group
-    return replace(low, mask=mask, block_mask=_block_mask(mask, c.grid))
-
-
-def _unwrapped(score: Score) -> tuple[Score, list[Biased | Capped]]:
-    """The product itself, and what is done to it afterwards, in that order."""
-    wraps: list[Biased | Capped] = []
-    while isinstance(score, Wrapped):
-        if isinstance(score, Biased | Capped):
-            wraps.append(score)
-        elif type(score).compare is not Wrapped.compare:
-            break
-        score = score.inner
-    return score, wraps[::-1]
-
-
-def _no_lowering(score: Score) -> str:
-    base, wraps = _unwrapped(score)
-    if base.no_dot_form:
-        return base.no_dot_form
-    for wrap in wraps:
-        if isinstance(wrap, Biased) and type(wrap.bias) not in (ALiBi, RelativeBias):
-            return f"the bias {type(wrap.bias).__name__} is not one FlexAttention is told: ALiBi, RelativeBias"
-    return ""
-
-
-def _plus_bias(wrap: Score, grid: Grid) -> Step:
-    assert isinstance(wrap, Biased)
-    bias = wrap.bias
-    bias(grid.rows(0, 1))  # raises where heads or anchor do not fit
-    device = grid.i.device
-    if isinstance(bias, ALiBi):
-        slopes, offset = bias.slopes.to(device), _offset(bias.anchor, grid)
-        return lambda s, b, h, i, j: s - slopes[h].to(s.dtype) * (i + offset - j).abs()
-    assert isinstance(bias, RelativeBias)
-    table, offset, reach = bias.weight.to(device), _offset(bias.anchor, grid), bias.reach
-    return lambda s, b, h, i, j: s + table[h, (j - i - offset).clamp(-reach, reach) + reach].to(s.dtype)
-
-
-def _offset(anchor: Anchor, grid: Grid) -> int:
-    return grid.S - grid.L if anchor == "end" else 0
-
-
-def _plus_row(row: Tensor) -> Step:
-    return lambda s, b, h, i, j: s + row[b, h, i].to(s.dtype)
-
-
-def _capped(cap: float) -> Step:
-    return lambda s, b, h, i, j: cap * torch.tanh(s / cap)
-
-
-def _divided(by: float) -> Step:
-    return lambda s, b, h, i, j: s / by
-
-
-def _share(c: Composition, low: _Lowered, lse: Tensor) -> Tensor:
+def _share(c: Composition, low: Lowered, lse: Tensor) -> Tensor:
     """Σ exp s / (Σ exp s + exp sink), what the sink leaves to the keys, (B, H, L, 1); 1 without a sink."""
     assert isinstance(c.normalize, Softmax)
     sink = c.normalize.sink_logit(lse)
@@ -326,12 +186,12 @@ def _share(c: Composition, low: _Lowered, lse: Tensor) -> Tensor:
     return torch.sigmoid(level - sink)
 
 
-def _places(c: Composition, low: _Lowered) -> Tensor:
+def _places(c: Composition, low: Lowered) -> Tensor:
     """Where each key stands, as a share of S, as one column of values."""
     return (c.grid.j.view(1, 1, -1, 1).to(low.q.dtype) / c.grid.S).expand(*low.k.shape[:3], 1)
 
 
-def _no_values(low: _Lowered) -> Tensor:
+def _no_values(low: Lowered) -> Tensor:
     return low.k.new_zeros(()).expand(*low.k.shape[:3], 1)
 
 
