@@ -132,13 +132,14 @@ def tanh(x):
 
 @njit(**INLINE)
 def dice(seed, row, column):
-    """32 random bits for one pair, the same whenever they are asked for (a counter, hashed; O'Neill & Wellons mixing).
+    """32 random bits for one pair, the same whenever they are asked for: a counter, hashed by shifts and products.
 
     Forward and backward draw the same numbers without keeping them, whatever the tiles and threads.
     """
-    x = seed ^ (row * np.uint32(0x9E3779B1)) ^ (column * np.uint32(0x85EBCA77))
-    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
-    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
-    x = (x ^ (x >> np.uint32(16))) + row
-    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
-    return x ^ (x >> np.uint32(15))
+    # Each step is cut to 32 bits by name: Numba takes the product of two of them to be 64 wide.
+    x = np.uint32(seed ^ np.uint32(row * np.uint32(0x9E3779B1)) ^ np.uint32(column * np.uint32(0x85EBCA77)))
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
+    x = np.uint32((x ^ (x >> np.uint32(16))) + row)
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    return np.uint32(x ^ (x >> np.uint32(15)))

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.errors import RegardError
+
 #: What a read is asked to measure, as bits of one number.
 ENTROPY, PEAK, DISTANCE, MOMENTS = 1, 2, 4, 8
 
@@ -227,6 +229,12 @@ def _back(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     return *(x if has else None for x, has in zip(given, ctx.holes, strict=False)), *(None for _ in ctx.holes[6:])
 
 
+def twice(ctx: Any, *grads: Tensor | None) -> None:
+    """A gradient of a gradient is refused, because the kernels' would silently be zero."""
+    raise RegardError('engine "tiled" has no second derivative; engine="reference" has one')
+
+
 tiled_softmax = operator("tiled_softmax", _softmax, _fake)
 tiled_softmax_backward = operator("tiled_softmax_backward", _softmax_backward, _fake_backward)
 torch.library.register_autograd("regard::tiled_softmax", _back, setup_context=_keep)
+torch.library.register_autograd("regard::tiled_softmax_backward", twice)
