@@ -63,10 +63,11 @@ def test_what_it_does_not_run_it_refuses_with_the_reason(monkeypatch: pytest.Mon
         return q
 
     torch.func.vmap(mapped)(q[None], k[None], v[None])
+    with monkeypatch.context() as without:
+        without.setattr(engine, "find_spec", lambda name: None)
+        assert reason() == "triton is not installed"
     monkeypatch.setattr(engine, "_interpreted", lambda: False)
     assert "on cpu: the kernels run on CUDA, or in Triton's interpreter" in reason()
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    assert reason() == "triton is not installed"
 
 
 def test_the_cost_counts_the_tiles_that_run_and_what_is_held() -> None:

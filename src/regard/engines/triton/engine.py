@@ -147,13 +147,11 @@ class Triton:
 
 def _no_machine(x: Tensor) -> str:
     """Why the kernels cannot run where ``x`` is; empty where they can."""
-    if not find_spec("triton"):
-        return "triton is not installed"
-    if x.device.type == "cuda":
-        return "float64: the kernels are compiled for float32 at most" if x.dtype == torch.float64 else ""
-    if x.device.type == "cpu" and _interpreted():
-        return ""
-    return f"tensors on {x.device.type}: the kernels run on CUDA, or in Triton's interpreter (TRITON_INTERPRET=1)"
+    if x.device.type != "cuda" and not (x.device.type == "cpu" and _interpreted()):
+        return f"tensors on {x.device.type}: the kernels run on CUDA, or in Triton's interpreter (TRITON_INTERPRET=1)"
+    if x.device.type == "cuda" and x.dtype == torch.float64:
+        return "float64: the kernels are compiled for float32 at most"
+    return "" if find_spec("triton") else "triton is not installed"
 
 
 def _interpreted() -> bool:
