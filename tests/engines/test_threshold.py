@@ -42,6 +42,7 @@ class Case:
     steps: list[int] = field(default_factory=list)
     numbers: Tensor = field(default_factory=lambda: torch.empty(0, H, dtype=F64))
     rate: float = 0.0
+    first: int = 0  # the booleans begin at this key
     tags: Tensor = field(default_factory=lambda: (torch.rand(2, B * H, S) < 0.3).float())
 
     def leaves(self) -> list[Tensor]:
@@ -53,10 +54,11 @@ class Case:
         places = torch.arange(S).expand(allowed.shape)
         lo = torch.where(allowed, places, S).amin(-1)
         hi = torch.where(allowed, places + 1, 0).amax(-1)
+        booleans = allowed[..., self.first :] if self.given else None
         return (
-            self.q, self.k, self.v, self.energy, self.table, self.row, lo, hi, allowed if self.given else None,
-            self.tags.to(self.q.dtype), self.numbers, self.steps, self.kind, self.scale, self.rate, 7, S - L, 0, want,
-            [tile, tile], self.alpha,
+            self.q, self.k, self.v, self.energy, self.table, self.row, lo, hi, booleans, self.tags.to(self.q.dtype),
+            self.numbers, self.steps, self.kind, self.scale, self.rate, 7, S - L, self.first, want, [tile, tile],
+            self.alpha,
         )  # fmt: skip
 
     def run(self, want: int = ALL, tile: int = 16) -> dict[str, Tensor]:
@@ -154,6 +156,12 @@ def test_outputs_statistics_and_gradients_are_the_references(alpha: float, mask:
 @pytest.mark.parametrize("mask", ["full", "holes"])
 def test_rows_in_which_all_keys_have_weight_and_rows_in_which_one_has(spread: float, mask: str) -> None:
     check(made([1.2, 1.5, 1.5, 1.6, 2.0, 2.0], mask, spread))
+
+
+def test_booleans_may_begin_at_a_later_key() -> None:
+    case = made(1.5, "holes", first=19)
+    case.allowed[..., :19] = False
+    check(case)
 
 
 def test_queries_of_one_head_may_be_shared_out() -> None:
