@@ -97,7 +97,7 @@ def product(blas, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         return
     if blas != 0:
         # A matrix by rows is its transpose by columns, so the two change places.
-        _call(blas, tb, ta, n, m, k, alpha, b, ldb, a, lda, beta, c, ldc)
+        _call(blas, tb, ta, n, m, k, alpha, b, max(ldb, 1), a, max(lda, 1), beta, c, max(ldc, 1))
     else:
         _plain(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 

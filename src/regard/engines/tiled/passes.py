@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.engines.tiled.bands import Band, bands, merged_spread
 from regard.engines.tiled.ops import DISTANCE, ENTROPY, MOMENTS, PEAK, tiled_softmax
 from regard.engines.tiled.recipe import NOISE, Recipe, recipe
+from regard.engines.tiled.threshold_ops import tiled_threshold
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.numerics import wide
@@ -105,6 +106,22 @@ class Pass:
             distance if want & DISTANCE else None,
             _joined([x[6] for x in found], 3),
             spread,
+        )
+
+    def threshold(self, alpha: float | Tensor, want: int = 0) -> Sums:
+        """The read by the α-entmax of the scores, α one number or one a head."""
+        alpha = torch.as_tensor(alpha, dtype=torch.float64).expand(self.grid.shape[1])
+        found = [self._band(tiled_threshold, self.recipe, band, want, alpha) for band in self.seen]
+        out, entropy, peak, at, distance = (_joined(x, 2) for x in list(zip(*found, strict=True))[:5])
+        return Sums(
+            out,
+            None,
+            entropy if want & ENTROPY else None,
+            peak if want & PEAK else None,
+            at if want & PEAK else None,
+            distance if want & DISTANCE else None,
+            _joined([x[5] for x in found], 3),
+            None,
         )
 
     def _band(self, operator, made: Recipe, band: Band, want: int, *more):  # type: ignore[no-untyped-def]
