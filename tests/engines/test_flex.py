@@ -195,7 +195,8 @@ def test_what_it_does_not_run_it_refuses_with_the_reason() -> None:
             return (grid.j % 2).float()
 
     def reason(**more: Any) -> str:
-        return FLEX.refuses(composed(q, k, v, **more))
+        with torch.no_grad():
+            return FLEX.refuses(composed(q, k, v, **more))
 
     assert "does not factor" in reason(scored=score.Additive(8, 8, 3))
     assert "does not factor" in reason(scored=score.Additive(8, 8, 3).capped(1.0))

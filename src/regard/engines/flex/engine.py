@@ -41,6 +41,9 @@ class Flex:
         self.compiled = compiled
 
     def refuses(self, c: Composition) -> str:
+        machine = self._no_machine(c)
+        if machine:
+            return machine
         reason = no_lowering(c.score)
         if reason:
             return f"score {type(c.score).__name__}: {reason}"
@@ -50,6 +53,10 @@ class Flex:
             return "dropout: FlexAttention has none"
         if 0 in c.grid.shape:
             return f"(B, H, L, S) = {c.grid.shape} holds nothing to read"
+        return ""
+
+    def _no_machine(self, c: Composition) -> str:
+        """Why it cannot run where the tensors are; empty where it can."""
         if not self.compiled:
             learns = torch.is_grad_enabled() and any(x.requires_grad for x in (c.q, c.k, c.v, *c.score.parameters()))
             return "FlexAttention has no backward on the CPU" if learns and c.q.device.type == "cpu" else ""

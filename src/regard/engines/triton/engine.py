@@ -40,6 +40,9 @@ class Triton:
         self.tile, self.columns = tile, columns
 
     def refuses(self, c: Composition) -> str:
+        machine = _no_machine(c.q)
+        if machine:
+            return machine
         reason = lowers(c.score)
         if reason:
             return f"{reason}, not as a product, a tanh-sum, a bias by place or a cap"
@@ -56,7 +59,7 @@ class Triton:
             return f"E = {E}: beside a tanh-sum a tile of values is {_WIDEST_VALUES} wide at most"
         if not tanh and max(D, E) > _WIDEST:
             return f"D = {D}, E = {E}: a tile is {_WIDEST} wide at most"
-        return _no_machine(c.q)
+        return ""
 
     def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
         """In the seconds of sdpa's count, with which they are compared; no device has been asked. Telemetry is free."""
