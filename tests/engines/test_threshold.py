@@ -113,7 +113,7 @@ def masks() -> dict[str, Tensor]:
     holes[0, 1, 5] = holes[1, :, 3] = False  # rows that may see nothing
     window = full & ((i + S - L - j).abs() <= 5)
     nothing = window.clone()
-    nothing[:, :, 10:14] = False
+    nothing[:, :, 10:33] = False  # a whole block sees nothing
     return {"full": full, "padded": padded, "holes": holes, "window": window, "window with empty rows": nothing}
 
 

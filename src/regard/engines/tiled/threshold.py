@@ -79,7 +79,7 @@ def forward(sc, va, sight, alphas, found, R, W, C, first, last):
             _measure(found, va, n, i, start + a, w[:count], place)
             if va.rate > 0:
                 _drop(w[:count], place, start + a, va.rate, va.seed, n * L + i)
-            if FEW * count < columns:
+            if count == 0 or FEW * count < columns:
                 _read(out, v + s.itemsize * a * va.strides[2], va.strides[2], w[:count], place)
                 if far > 0:
                     s[r, :columns] = zero
