@@ -159,7 +159,7 @@ def _no_machine(x: Tensor) -> str:
 
 def _interpreted() -> bool:
     """Whether Triton interprets its kernels, which it settles when it is imported."""
-    if "triton" not in sys.modules:
+    if sys.modules.get("triton") is None:
         return os.environ.get("TRITON_INTERPRET") == "1"
     return type(import_module("triton.language").cdiv).__name__ == "InterpretedFunction"
 
