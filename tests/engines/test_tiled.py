@@ -104,7 +104,7 @@ def test_tanh_sums_outside_the_range_of_their_factors() -> None:
         leaves = [*scaled, v, *part.parameters()]
         outs = {}
         for engine in ("tiled", "reference"):
-            out = regard.attend(*scaled, v, score=part, engine=engine)
+            out = regard.attend(scaled[0], scaled[1], v, score=part, engine=engine)
             outs[engine] = [out, *torch.autograd.grad(out.square().sum(), leaves)]
         for one, other in zip(outs["tiled"], outs["reference"], strict=True):
             assert torch.allclose(one, other, rtol=1e-8, atol=1e-10)
@@ -225,11 +225,12 @@ def test_a_mask_with_gaps_is_read_in_bands_and_so_is_a_score_that_no_kernel_know
 ) -> None:
     q, k, v = inputs(150, 41)
     scored = score.Learned.mlp(11, 11, 3).double()
-    for parts in (
+    cases: list[dict[str, Any]] = [
         {"mask": mask.strided(3, "end") & mask.window(20, 9, "end")},
         {"mask": mask.strided(3, "end"), "score": score.ScaledDot() + position.ALiBi(6, "end")},
         {"mask": mask.causal("end"), "score": scored, "normalize": "sparsemax"},
-    ):
+    ]
+    for parts in cases:
         whole = regard.read(q, k, v, engine="reference", groups={"self": mask.window(0, 0, "end")}, **parts)
         monkeypatch.setattr(bands, "_CELLS", 41 * 20)  # 64 queries a band
         monkeypatch.setattr(bands, "HELD", 12 * 41 * 20)

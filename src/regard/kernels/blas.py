@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from regard.kernels.vector import JIT, at, like, wide_vectors
+from regard.kernels.compile import kernel
+from regard.kernels.vector import at, like, wide_vectors
 
 
 @functools.cache
@@ -90,7 +91,7 @@ def _put(typing, address, index, value):
 N, T = np.int64(ord("N")), np.int64(ord("T"))
 
 
-@njit(**JIT)
+@kernel
 def product(blas, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """C ← alpha · op(A) op(B) + beta · C by rows: C (m, n), op(A) (m, k), op(B) (k, n); addresses and row lengths."""
     if m == 0 or n == 0:
@@ -102,7 +103,7 @@ def product(blas, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         _plain(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
 
-@njit(**JIT)
+@kernel
 def _plain(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     wide_vectors()
     zero = like(alpha, 0)

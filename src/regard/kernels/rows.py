@@ -11,46 +11,11 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from regard.kernels.vector import INLINE, JIT, address, exp, larger, like, wide_vectors
-
-
-@intrinsic
-def _bits(typing, x):
-    def code(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.int64(types.float64), code
-
-
-@intrinsic
-def _number(typing, x):
-    def code(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), code
-
-
-@njit(**INLINE)
-def log(x):
-    """ln x of a normal number: with m in [√½, √2) and z = (m−1)/(m+1), it is n ln 2 + 2 (z + z³/3 + z⁵/5 + …)."""
-    shifted = _bits(x) - np.int64(0x3FE6A09E667F3BCD)  # the bits of √½
-    n = shifted >> np.int64(52)
-    m = _number(_bits(x) - (n << np.int64(52)))
-    z = (m - 1.0) / (m + 1.0)
-    y = z * z
-    p = 1.0 / 19.0
-    p = p * y + 1.0 / 17.0
-    p = p * y + 1.0 / 15.0
-    p = p * y + 1.0 / 13.0
-    p = p * y + 1.0 / 11.0
-    p = p * y + 1.0 / 9.0
-    p = p * y + 1.0 / 7.0
-    p = p * y + 1.0 / 5.0
-    p = p * y + 1.0 / 3.0
-    return np.float64(n) * 0.6931471805599453 + 2.0 * (z + z * y * p)
+from regard.kernels.compile import inline, kernel
+from regard.kernels.vector import address, exp, larger, like, log, wide_vectors
 
 
 @intrinsic
@@ -80,7 +45,7 @@ def _lowest(typing, bits):
     return types.int64(types.uint64), code
 
 
-@njit(**JIT)
+@kernel
 def solve(row, alpha, x, place):
     """Weights of a row of scores: x[:count] are those above 0, place[:count] their keys; count, max s, and t.
 
@@ -103,7 +68,7 @@ def solve(row, alpha, x, place):
     return _share(x, place, count, power, t), top, t
 
 
-@njit(**JIT)
+@kernel
 def _top(row):
     """max s; NaN if there is one."""
     wide_vectors()
@@ -115,7 +80,7 @@ def _top(row):
     return like(top, np.nan) if wrong else top
 
 
-@njit(**JIT)
+@kernel
 def _step(row, top, scale, power, t):
     """A Newton step on ‖[x − t]₊‖ = 1, the norm to a whole power ≥ ``power``, from the left and not quite all the way.
 
@@ -145,7 +110,7 @@ def _step(row, top, scale, power, t):
     return t + larger(0.999 * np.float64(step), 0.0)
 
 
-@njit(**JIT)
+@kernel
 def gather(row, top, scale, t, x, place):
     """x[:count] ← the x = scale (s − top) that lie above t, place[:count] ← where they stand; count.
 
@@ -171,7 +136,7 @@ def gather(row, top, scale, t, x, place):
     return np.int64(count)
 
 
-@njit(**INLINE)
+@inline
 def _take(bits, row, start, base, scale, t, x, place, count):
     """One step of ``gather``: the lowest bit is taken; where there is none, nothing is counted."""
     j = start + (_lowest(bits) & np.int64(63))
@@ -180,7 +145,7 @@ def _take(bits, row, start, base, scale, t, x, place, count):
     return bits & (bits - np.uint64(1)), count + np.uint64((y > t) & (bits != 0))
 
 
-@njit(**JIT)
+@kernel
 def _sums(x, count, power, t):
     """Σ y^p and Σ y^{p−1} over the y = x − t above 0."""
     wide_vectors()
@@ -204,7 +169,7 @@ def _sums(x, count, power, t):
     return two, one
 
 
-@njit(**JIT)
+@kernel
 def _newton(x, count, power, t, close):
     """t with |Σ [x − t]₊^p − 1| ≤ close, or the nearest there is; from a t that is not right of it.
 
@@ -238,7 +203,7 @@ def _newton(x, count, power, t, close):
     return t
 
 
-@njit(**JIT)
+@kernel
 def _share(x, place, count, power, t):
     """x ← the weights of the x above t, made to sum to 1, and place along with them; how many there are."""
     left = np.int64(0)
@@ -250,7 +215,7 @@ def _share(x, place, count, power, t):
     return left
 
 
-@njit(**JIT)
+@kernel
 def _weigh(x, t, power):
     """x ← y^p / Σ y^p with y = x − t."""
     wide_vectors()
@@ -272,7 +237,7 @@ def _weigh(x, t, power):
         x[j] *= share
 
 
-@njit(**JIT)
+@kernel
 def weigh_and_slope(x, g, power, t):
     """x ← w = y^p and g ← w^{2−α} = y^{p−1}, with y = x − t above 0."""
     wide_vectors()
@@ -291,7 +256,7 @@ def weigh_and_slope(x, g, power, t):
             x[j] = y * g[j]
 
 
-@njit(**JIT)
+@kernel
 def forward(scores, weights, alphas, repeat, first, last):
     """weights ← those of rows first … last − 1 of scores (N, S); α of row n is alphas[n // repeat % H]."""
     x, place = np.empty(scores.shape[1] + 1), np.empty(scores.shape[1] + 1, np.int32)
@@ -303,7 +268,7 @@ def forward(scores, weights, alphas, repeat, first, last):
             row[place[c]] = like(top, x[c])
 
 
-@njit(**JIT)
+@kernel
 def backward(weights, away, alphas, repeat, ds, dalpha, first, last):
     """ds ← g (x − x̄) with g = w^{2−α} on the support, x̄ = Σ g x / Σ g and x = ``away``; dalpha (N,) if it has size."""
     S = weights.shape[1]
@@ -324,7 +289,7 @@ def backward(weights, away, alphas, repeat, ds, dalpha, first, last):
             dalpha[n] = by_alpha(w[:count], x, mean, alpha)
 
 
-@njit(**JIT)
+@kernel
 def _slopes(w, g, alpha):
     """g ← w^{2−α}, how fast a weight follows its score."""
     wide_vectors()
@@ -338,7 +303,7 @@ def _slopes(w, g, alpha):
             g[c] = exp((2.0 - alpha) * log(w[c]))
 
 
-@njit(**JIT)
+@kernel
 def centred(x, g):
     """x̄ = Σ g x / Σ g; 0 of nothing."""
     wide_vectors()
@@ -349,7 +314,7 @@ def centred(x, g):
     return mean / total if x.shape[0] > 0 else 0.0
 
 
-@njit(**JIT)
+@kernel
 def by_alpha(w, x, mean, alpha):
     """Σ x dw/dα, with h = −w log w: [Σ x w − x̄] / (α−1)² + [Σ x h − x̄ Σ h] / (α−1) (Correia et al. 2019)."""
     wide_vectors()

@@ -6,19 +6,12 @@ vectorise (Python's max, math.exp), or computes in the wrong precision (a litera
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, overload
 
-#: Sums may be taken in any order; NaN and ±inf keep their meaning.
-FAST = {"reassoc", "contract", "nsz", "arcp", "afn"}
-#: How every kernel is compiled: without the GIL, kept on disk, division by zero as in NumPy.
-JIT: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
-#: The same for what belongs to the loop that calls it.
-INLINE: dict[str, Any] = {**JIT, "cache": False, "inline": "always"}
+from regard.kernels.compile import inline
 
 
 @intrinsic
@@ -74,7 +67,7 @@ def at(typing, ref, address, index):
     return ref(ref, types.int64, types.int64), code
 
 
-@njit(**INLINE)
+@inline
 def address(x):
     """Where an array begins (NumPy's own number is unsigned, and unsigned plus signed is a float)."""
     return np.int64(x.ctypes.data)
@@ -124,13 +117,49 @@ def _exp64(x):
     return p * _from_bits((np.int64(n) + np.int64(1023)) << np.int64(52))
 
 
-@njit(**INLINE)
+@intrinsic
+def _bits(typing, x):
+    def code(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), code
+
+
+@intrinsic
+def _number(typing, x):
+    def code(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), code
+
+
+@inline
+def log(x):
+    """ln x of a normal number: with m in [√½, √2) and z = (m−1)/(m+1), it is n ln 2 + 2 (z + z³/3 + z⁵/5 + …)."""
+    shifted = _bits(x) - np.int64(0x3FE6A09E667F3BCD)  # the bits of √½
+    n = shifted >> np.int64(52)
+    m = _number(_bits(x) - (n << np.int64(52)))
+    z = (m - 1.0) / (m + 1.0)
+    y = z * z
+    p = 1.0 / 19.0
+    p = p * y + 1.0 / 17.0
+    p = p * y + 1.0 / 15.0
+    p = p * y + 1.0 / 13.0
+    p = p * y + 1.0 / 11.0
+    p = p * y + 1.0 / 9.0
+    p = p * y + 1.0 / 7.0
+    p = p * y + 1.0 / 5.0
+    p = p * y + 1.0 / 3.0
+    return np.float64(n) * 0.6931471805599453 + 2.0 * (z + z * y * p)
+
+
+@inline
 def tanh(x):
     """1 − 2 / (1 + e^{2x}), to an absolute error of one rounding."""
     return like(x, 1) - like(x, 2) / (like(x, 1) + exp(x + x))
 
 
-@njit(**INLINE)
+@inline
 def dice(seed, row, column):
     """32 random bits for one pair, the same whenever they are asked for: a counter, hashed by shifts and products.
 

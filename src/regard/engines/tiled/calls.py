@@ -136,7 +136,7 @@ def pulled_back(sc: scores.Scores, room: list[Tensor], width: int, energy: Tenso
 
 def kept(at: Tensor, rate: float, seed: int, dtype: torch.dtype) -> Tensor:
     """What dropout makes of the weights at the keys ``at`` (B, H, L)."""
-    from regard.engines.tiled.softmax import drop_at
+    from regard.engines.tiled.loops import drop_at
 
     weights = torch.ones(at.numel(), dtype=dtype)
     drop_at(weights.numpy(), array(at).reshape(-1), np.float64(rate), _dice(seed))

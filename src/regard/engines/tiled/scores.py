@@ -11,10 +11,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from regard.kernels.blas import N, T, product
-from regard.kernels.vector import JIT, address, at, dice, like, tanh, wide_vectors
+from regard.kernels.compile import kernel
+from regard.kernels.vector import address, at, dice, like, tanh, wide_vectors
 
 PRODUCT, TANH, TANH_FACTORED = 0, 1, 2
 ROW, CAP, SLOPE, TABLE, TIMES, NOISE = 0, 1, 2, 3, 4, 5
@@ -49,7 +49,7 @@ class Pulled(NamedTuple):
     row: Any  # (B·H, L)
 
 
-@njit(**JIT)
+@kernel
 def fill(sc, n, i0, rows, j0, columns, s, slopes):
     """s[:rows, :columns] ← scores of queries i0… and keys j0… of read n = b·H + h; slopes[c] ← the cth cap's slope."""
     _, H, G, _, _, width = sc.sizes
@@ -72,7 +72,7 @@ def fill(sc, n, i0, rows, j0, columns, s, slopes):
         cap += sc.steps[step, 0] == CAP
 
 
-@njit(**JIT)
+@kernel
 def _step(sc, step, n, i0, rows, j0, columns, s, slopes, cap):
     wide_vectors()
     code, shift, offset, reach = sc.steps[step, 0], sc.steps[step, 1], sc.steps[step, 2], sc.steps[step, 3]
@@ -113,14 +113,14 @@ def _step(sc, step, n, i0, rows, j0, columns, s, slopes, cap):
                 tile[j] -= like(number, math.log(-math.log(draw)))
 
 
-@njit(**JIT)
+@kernel
 def _within(place, reach, columns):
     """The columns at most ``reach`` from ``place``, as a range inside the tile."""
     near = min(max(place - reach, 0), columns)
     return near, min(max(place + reach + 1, near), columns)
 
 
-@njit(**JIT)
+@kernel
 def _tanh(sc, q, k, rows, columns, s):
     """s = Σ e tanh(q + k), for queries and keys of any size."""
     wide_vectors()
@@ -135,7 +135,7 @@ def _tanh(sc, q, k, rows, columns, s):
             s[r, j] = total
 
 
-@njit(**JIT)
+@kernel
 def _tanh_factored(sc, q, k, rows, columns, s):
     """s = Σ e tanh(q′ + k′) = Σe − 2 Σ e / (1 + e^{2q′} e^{2k′}), with q and k holding the two exponentials.
 
@@ -166,7 +166,7 @@ def _tanh_factored(sc, q, k, rows, columns, s):
             s[r, j] = whole - total - total
 
 
-@njit(**JIT)
+@kernel
 def pull(sc, out, part, chunk, n, i0, rows, j0, columns, ds, slopes):
     """Adds to ``out`` what the gradient ``ds`` of a tile of scores is to their makings; ds is used up."""
     B, H, G, L, S, width = sc.sizes
@@ -194,7 +194,7 @@ def pull(sc, out, part, chunk, n, i0, rows, j0, columns, ds, slopes):
         _tanh_back(sc, out, part, chunk, n, i0, rows, j0, columns, ds)
 
 
-@njit(**JIT)
+@kernel
 def _step_back(sc, out, chunk, step, n, i0, rows, j0, columns, ds, slopes, cap):
     wide_vectors()
     code, shift, offset, reach = sc.steps[step, 0], sc.steps[step, 1], sc.steps[step, 2], sc.steps[step, 3]
@@ -226,7 +226,7 @@ def _step_back(sc, out, chunk, step, n, i0, rows, j0, columns, ds, slopes, cap):
             out.table[chunk, h, offset + 2 * reach] += after
 
 
-@njit(**JIT)
+@kernel
 def _tanh_back(sc, out, part, chunk, n, i0, rows, j0, columns, ds):
     """With r = 1 / (1 + e^{2(q′+k′)}), tanh = 1 − 2r and its slope is 4 r (1 − r); the caller multiplies by 4e."""
     wide_vectors()

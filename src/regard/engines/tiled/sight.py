@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from regard.kernels.vector import JIT, at, wide_vectors
+from regard.kernels.compile import kernel
+from regard.kernels.vector import at, wide_vectors
 
 
 class Sight(NamedTuple):
@@ -21,13 +21,13 @@ class Sight(NamedTuple):
     strides: Any  # b, h, i
 
 
-@njit(**JIT)
+@kernel
 def which(sight, b, h):
     """The mask's own row of read (b, h)."""
     return (b % sight.mb) * sight.mh + h % sight.mh
 
 
-@njit(**JIT)
+@kernel
 def reach(sight, m, i0, rows):
     """The keys that some row of the block may see, as a range; empty when none."""
     first, last = sight.lo[m, i0], sight.hi[m, i0]
@@ -40,7 +40,7 @@ def reach(sight, m, i0, rows):
     return first, last
 
 
-@njit(**JIT)
+@kernel
 def hide(sight, b, h, i, j0, row, low):
     """Writes ``low`` over the scores of a row, from key j0 on, that query i may not see; says how many are left."""
     wide_vectors()
@@ -55,7 +55,7 @@ def hide(sight, b, h, i, j0, row, low):
     return seen
 
 
-@njit(**JIT)
+@kernel
 def alive(sight, b, h, i0, rows, j0, columns):
     """Whether any pair of the tile may be seen; a tile that is empty costs a look at its bytes and nothing more."""
     if sight.bytes == 0:

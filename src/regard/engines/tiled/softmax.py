@@ -12,12 +12,25 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from regard.engines.tiled.loops import (
+    add,
+    add_distance,
+    drop,
+    first_at,
+    inside_of,
+    moments_of,
+    powers,
+    powers_and_distance,
+    top_of,
+    weigh,
+    weigh_and_spread,
+)
 from regard.engines.tiled.scores import fill, pull
 from regard.engines.tiled.sight import alive, hide, reach, which
 from regard.kernels.blas import N, T, product
-from regard.kernels.vector import JIT, address, dice, exp, larger, like, wide_vectors
+from regard.kernels.compile import kernel
+from regard.kernels.vector import address, like, wide_vectors
 
 
 class Values(NamedTuple):
@@ -59,7 +72,7 @@ class Slopes(NamedTuple):
     spread: Any  # (B·H, 2): ds_j += spread₀ + spread₁ · s_j over what is seen
 
 
-@njit(**JIT)
+@kernel
 def forward(sc, va, sight, found, R, C, first, last):
     """Reads blocks first … last − 1 of R queries each, of all B·H·⌈L/R⌉."""
     _, H, G, L, _, _ = sc.sizes
@@ -97,7 +110,7 @@ def forward(sc, va, sight, found, R, C, first, last):
                 found.spread[n, block, x] = moments[x]
 
 
-@njit(**JIT)
+@kernel
 def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments):
     """Turns a tile of scores into e = exp(s − m), 0 where nothing may be seen, and carries the sums of its rows on."""
     wide_vectors()
@@ -115,13 +128,13 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
             row[:] = zero
             continue
         if found.spread.shape[0] > 0:
-            moments, top = _moments(row, low, moments)
+            moments, top = moments_of(row, low, moments)
         else:
-            top = _top(row, low)
+            top = top_of(row, low)
         before = sums[r, 0]
         if top > before:
             if found.at.shape[0] > 0:
-                found.at[n, i] = j0 + a + _first(row, top)
+                found.at[n, i] = j0 + a + first_at(row, top)
             if before > low:  # what was summed so far was relative to the old top
                 factor = like(top, math.exp(before - top))
                 sums[r, 2] = (sums[r, 2] + sums[r, 1] * (before - top)) * factor
@@ -134,119 +147,20 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
         else:
             top = before
         if found.distance.shape[0] > 0:
-            total, spent, far = _powers_and_distance(row, top, like(top, i + va.shift - j0 - a))
+            total, spent, far = powers_and_distance(row, top, like(top, i + va.shift - j0 - a))
             sums[r, 3] += far
         else:
-            total, spent = _powers(row, top)
+            total, spent = powers(row, top)
         sums[r, 1] += total
         sums[r, 2] += spent
         for t in range(va.tags.shape[0]):
-            sums[r, 4 + t] += _dot(row, va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e])
+            sums[r, 4 + t] += inside_of(row, va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e])
         if va.rate > 0:
             drop(row, va.rate, va.seed, n * L + i, j0 + a)
     return moments
 
 
-@njit(**JIT)
-def _top(row, low):
-    wide_vectors()
-    top = low
-    for j in range(row.shape[0]):
-        top = larger(top, row[j])
-    return top
-
-
-@njit(**JIT)
-def _first(row, top):
-    """Where ``top`` stands first, without a branch in the loop."""
-    wide_vectors()
-    place = np.int32(row.shape[0])
-    for j in range(row.shape[0]):
-        place = min(place, np.int32(j) if row[j] == top else np.int32(row.shape[0]))
-    return place
-
-
-@njit(**JIT)
-def _powers(row, top):
-    """row ← e = exp(s − m); Σ e and Σ e (s − m)."""
-    wide_vectors()
-    total, spent = like(top, 0), like(top, 0)
-    for j in range(row.shape[0]):
-        x = row[j] - top
-        p = exp(x)
-        total += p
-        spent += p * x
-        row[j] = p
-    return total, spent
-
-
-@njit(**JIT)
-def _powers_and_distance(row, top, here):
-    """The same, and Σ e |here − j|, in one loop: the row is read once."""
-    wide_vectors()
-    total, spent, far = like(top, 0), like(top, 0), like(top, 0)
-    for j in range(row.shape[0]):
-        x = row[j] - top
-        p = exp(x)
-        total += p
-        spent += p * x
-        far += p * abs(here - like(top, j))
-        row[j] = p
-    return total, spent, far
-
-
-@njit(**JIT)
-def _dot(row, tags):
-    wide_vectors()
-    inside = like(row[0], 0)
-    for j in range(row.shape[0]):
-        inside += row[j] * tags[j]
-    return inside
-
-
-@njit(**JIT)
-def drop(row, rate, seed, i, j0):
-    """Each number of row i with probability ``rate`` made 0 and the others made up for it; the row begins at key j0."""
-    wide_vectors()
-    limit = np.uint32(np.float64(rate) * 4294967296.0)
-    kept = like(row[0], 1.0 / (1.0 - rate))
-    for j in range(row.shape[0]):
-        row[j] *= kept if dice(seed, np.uint32(i), np.uint32(j0 + j)) >= limit else like(kept, 0)
-
-
-@njit(**JIT)
-def drop_at(weights, places, rate, seed):
-    """What ``drop`` does to the one number of each row that stands at ``places``."""
-    for i in range(places.shape[0]):
-        drop(weights[i : i + 1], rate, seed, i, places[i])
-
-
-@njit(**JIT)
-def _moments(row, low, moments):
-    """The count, mean and summed squared deviation of a head's scores with this row's added (Chan et al. 1979)."""
-    wide_vectors()
-    origin = row[0]
-    for j in range(row.shape[0]):  # almost always the first
-        if row[j] > low:
-            origin = row[j]
-            break
-    top, one, two = low, like(low, 0), like(low, 0)
-    seen = np.int32(0)
-    for j in range(row.shape[0]):
-        x = row[j]
-        top = larger(top, x)
-        seen += np.int32(1) if x > low else np.int32(0)
-        x = x - origin if x > low else like(low, 0)
-        one += x
-        two += x * x
-    mean = one / seen
-    count = moments[0] + seen
-    off = origin + mean - moments[1]
-    deviation = moments[2] + (two - one * mean) + off * off * (moments[0] * seen / count)
-    return (count, moments[1] + off * (seen / count), deviation), top
-
-
-@njit(**JIT)
+@kernel
 def _finish(found, n, i0, rows, o, sums):
     """Divides the sums of each row by its total; a row that saw nothing reads 0 and has Λ = −∞."""
     wide_vectors()
@@ -279,7 +193,7 @@ def _finish(found, n, i0, rows, o, sums):
             found.mass[t, n, i] = sums[r, 4 + t] * share
 
 
-@njit(**JIT)
+@kernel
 def backward(sc, va, sight, lse, slopes, pulled, dv, caps, splits, R, C, first, last):
     """Gradients from units first … last − 1: a unit is one of ``splits`` parts of the queries of one (b, g).
 
@@ -322,7 +236,7 @@ def backward(sc, va, sight, lse, slopes, pulled, dv, caps, splits, R, C, first, 
                     pull(sc, pulled, part, unit, n, i0, rows, j0, columns, d, jac)
 
 
-@njit(**JIT)
+@kernel
 def _slope(sc, va, sight, lse, slopes, m, n, i0, rows, j0, columns, s, d):
     """From scores s and d = do·v: s ← the weights as they were dropped, d ← the gradient of the scores."""
     wide_vectors()
@@ -345,51 +259,16 @@ def _slope(sc, va, sight, lse, slopes, m, n, i0, rows, j0, columns, s, d):
             drop(grad, va.rate, va.seed, n * L + i, j0 + a)
         level = lse[n, i]
         if slopes.distance.shape[0] > 0:
-            _add_distance(grad, slopes.distance[n, i], like(level, i + va.shift - j0 - a))
+            add_distance(grad, slopes.distance[n, i], like(level, i + va.shift - j0 - a))
         for t in range(va.tags.shape[0]):
-            _add(grad, slopes.mass[t, n, i], va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e], zero)
+            add(grad, slopes.mass[t, n, i], va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e], zero)
         if slopes.peak.shape[0] > 0 and j0 + a <= slopes.at[n, i] < j0 + e:
             grad[slopes.at[n, i] - j0 - a] += slopes.peak[n, i]
         if slopes.score.shape[0] > 0:
-            _add(grad, slopes.score[n, i], row, level)
+            add(grad, slopes.score[n, i], row, level)
         if slopes.spread.shape[0] > 0:
-            _weigh_and_spread(row, grad, level, slopes.delta[n, i], slopes.spread[n, 0], slopes.spread[n, 1], low)
+            weigh_and_spread(row, grad, level, slopes.delta[n, i], slopes.spread[n, 0], slopes.spread[n, 1], low)
         else:
-            _weigh(row, grad, level, slopes.delta[n, i])
+            weigh(row, grad, level, slopes.delta[n, i])
         if va.rate > 0:
             drop(row, va.rate, va.seed, n * L + i, j0 + a)
-
-
-@njit(**JIT)
-def _add_distance(grad, c, here):
-    wide_vectors()
-    for j in range(grad.shape[0]):
-        grad[j] += c * abs(here - like(c, j))
-
-
-@njit(**JIT)
-def _add(grad, c, x, level):
-    wide_vectors()
-    for j in range(grad.shape[0]):
-        grad[j] += c * (x[j] - level)
-
-
-@njit(**JIT)
-def _weigh(row, grad, level, delta):
-    """row ← w, grad ← w (x − Σ w x)."""
-    wide_vectors()
-    for j in range(row.shape[0]):
-        p = exp(row[j] - level)
-        grad[j] = p * (grad[j] - delta)
-        row[j] = p
-
-
-@njit(**JIT)
-def _weigh_and_spread(row, grad, level, delta, flat, steep, low):
-    """The same, and the spread's own gradient over what is seen, which is no weight's."""
-    wide_vectors()
-    for j in range(row.shape[0]):
-        x = row[j]
-        p = exp(x - level)
-        grad[j] = p * (grad[j] - delta) + (flat + steep * x if x > low else like(low, 0))
-        row[j] = p

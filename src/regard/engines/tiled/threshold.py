@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from regard.engines.tiled.scores import NOISE, PRODUCT, SLOPE, fill, pull
 from regard.engines.tiled.sight import alive, hide, reach, which
 from regard.kernels.blas import N, T, product
+from regard.kernels.compile import kernel
 from regard.kernels.rows import by_alpha, centred, gather, log, solve, weigh_and_slope
-from regard.kernels.vector import JIT, address, at, dice, like, wide_vectors
+from regard.kernels.vector import address, at, dice, like, wide_vectors
 
 #: A key read by itself costs as much as so many that are read in a product.
 FEW = 8
@@ -48,7 +48,7 @@ class Slopes(NamedTuple):
     at: Any
 
 
-@njit(**JIT)
+@kernel
 def forward(sc, va, sight, alphas, found, R, W, C, first, last):
     """Reads blocks first … last − 1 of R queries each, of all B·H·⌈L/R⌉; none sees more than W keys."""
     _, H, G, L, _, _ = sc.sizes
@@ -98,7 +98,7 @@ def forward(sc, va, sight, alphas, found, R, W, C, first, last):
             )  # fmt: skip
 
 
-@njit(**JIT)
+@kernel
 def _range(sight, m, b, h, i0, rows, C):
     """The first key that some row of the block may see and how many there are to the last, to C keys where there are
     gaps."""
@@ -111,7 +111,7 @@ def _range(sight, m, b, h, i0, rows, C):
     return start, max(stop - start, 0)
 
 
-@njit(**JIT)
+@kernel
 def _measure(found, va, n, i, j0, w, place):
     """Writes the statistics of a row that has weights w at keys j0 + place."""
     wide_vectors()
@@ -139,7 +139,7 @@ def _measure(found, va, n, i, j0, w, place):
         found.mass[t, n, i] = total + wrong
 
 
-@njit(**JIT)
+@kernel
 def _drop(w, place, j0, rate, seed, i):
     """What softmax.drop does, to the few numbers of row i that stand at keys j0 + place."""
     limit = np.uint32(np.float64(rate) * 4294967296.0)
@@ -147,7 +147,7 @@ def _drop(w, place, j0, rate, seed, i):
         w[c] *= 1.0 / (1.0 - rate) if np.uint32(dice(seed, np.uint32(i), np.uint32(j0 + place[c]))) >= limit else 0.0
 
 
-@njit(**JIT)
+@kernel
 def _read(out, v, stride, w, place):
     """out ← out + Σ w v, over rows of an array that begins at address v."""
     wide_vectors()
@@ -158,7 +158,7 @@ def _read(out, v, stride, w, place):
             out[x] += weight * at(weight, value, x)
 
 
-@njit(**JIT)
+@kernel
 def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, caps, splits, R, W, C, first, last):
     """Gradients from units first … last − 1: a unit is one of ``splits`` parts of the queries of one (b, g).
 
@@ -238,7 +238,7 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                     pull(sc, pulled, part, unit, n, i0, rows, start, columns, d, jac)
 
 
-@njit(**JIT)
+@kernel
 def _straight(sc):
     """Whether a score's gradient goes to its query and key as it is: a product, and steps that are constants."""
     for step in range(sc.steps.shape[0]):
@@ -247,7 +247,7 @@ def _straight(sc):
     return sc.kind == PRODUCT
 
 
-@njit(**JIT)
+@kernel
 def _support(sc, sight, m, b, h, alpha, top, threshold, n, i0, rows, start, columns, s):
     """Hides what may not be seen; how many scores of the block have weight."""
     wide_vectors()
@@ -265,7 +265,7 @@ def _support(sc, sight, m, b, h, alpha, top, threshold, n, i0, rows, start, colu
     return total
 
 
-@njit(**JIT)
+@kernel
 def _ask(x, place, one, E, away, v, step):
     """x ← do · v for the few keys at ``place``, in the precision of ``one``; ``step`` is in bytes."""
     wide_vectors()
@@ -277,7 +277,7 @@ def _ask(x, place, one, E, away, v, step):
         x[c] = total
 
 
-@njit(**JIT)
+@kernel
 def _say(slope, va, n, i, j0, w, x, kept, place):
     """x of each key: what the read says of it as it was dropped, and what the statistics say."""
     wide_vectors()
@@ -298,7 +298,7 @@ def _say(slope, va, n, i, j0, w, x, kept, place):
             x[c] += slope.mass[t, n, i] * va.tags[t, n % va.tags.shape[1], j0 + place[c]]
 
 
-@njit(**JIT)
+@kernel
 def _give(sc, n, i, j0, away, w, ds, place, dq, dk, dv):
     """dq += Σ ds k, and for the few keys j at ``place`` dk_j += ds q and dv_j += w do."""
     wide_vectors()

@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.engines.tiled.ops import DISTANCE, ENTROPY, PEAK
+from regard.engines.tiled.ops import DISTANCE, ENTROPY, PEAK, operator, twice
 
 _Found = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 _BUFFER = 1 << 20  # bytes of scores that are held together
 
 
-@torch.library.custom_op("regard::tiled_threshold", mutates_args=())
-def tiled_threshold(
+def _threshold(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -65,8 +64,7 @@ def tiled_threshold(
     return found
 
 
-@tiled_threshold.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> _Found:
+def _fake(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> _Found:
     return _empty(q, v, tags=rest[6], want=rest[15])
 
 
@@ -103,8 +101,7 @@ def _block(lo: Any, hi: Any, most: int, item: int) -> tuple[int, int]:
     return R, max(0, int(np.where(high > low, high - low, 0).max()))
 
 
-@torch.library.custom_op("regard::tiled_threshold_backward", mutates_args=())
-def tiled_threshold_backward(
+def _threshold_backward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -171,8 +168,7 @@ def tiled_threshold_backward(
     return dq, dk, denergy, dtable, drow, dv.sum(0).view(B, G, S, E), by_head
 
 
-@tiled_threshold_backward.register_fake
-def _(
+def _fake_backward(
     q: Tensor, k: Tensor, v: Tensor, energy: Tensor | None, table: Tensor | None, row: Tensor | None, *rest: Any
 ) -> Any:
     alpha, learns = rest[14], rest[-1]
@@ -205,4 +201,7 @@ def _back(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     return *found, *(None for _ in ctx.holes[6:-1]), dalpha if learns else None
 
 
-tiled_threshold.register_autograd(_back, setup_context=_keep)
+tiled_threshold = operator("tiled_threshold", _threshold, _fake)
+tiled_threshold_backward = operator("tiled_threshold_backward", _threshold_backward, _fake_backward)
+torch.library.register_autograd("regard::tiled_threshold", _back, setup_context=_keep)
+torch.library.register_autograd("regard::tiled_threshold_backward", twice)

@@ -1,0 +1,64 @@
+"""How kernels are compiled: without the GIL, once for a machine, and again when any of them was edited."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core import event
+
+#: Sums may be taken in any order; NaN and ±inf keep their meaning. Division by zero is as in NumPy.
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": {"reassoc", "contract", "nsz", "arcp", "afn"},
+    "error_model": "numpy",
+}
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compiled at its first call with each precision, and kept on disk.
+
+    Numba takes what it kept for good while the function's own file is unchanged. Kernels inline each other across
+    files, so here it is good while no file with kernels has changed.
+    """
+    made = njit(**_OPTIONS, cache=True)(function)
+    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if hasattr(kept, "_source_stamp"):
+        kept._source_stamp = _stamp()
+    return made
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Part of whatever kernel calls it."""
+    return njit(**_OPTIONS, inline="always")(function)
+
+
+@functools.cache
+def _stamp() -> str:
+    here = Path(__file__).resolve().parent
+    files = sorted([*here.glob("*.py"), *(here.parent / "engines" / "tiled").glob("*.py")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+class _Word(event.Listener):  # type: ignore[misc]
+    """Says once why the first call takes its time."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def on_start(self, event: Any) -> None:
+        function = getattr(event.data.get("dispatcher"), "py_func", None)
+        if not self.said and getattr(function, "__module__", "").startswith("regard."):
+            self.said = True
+            print("regard: compiling kernels for this machine, once; some seconds", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing: the next kernel may follow at once."""
+
+
+event.register("numba:compile", _Word())
