@@ -218,7 +218,7 @@ def test_a_plan_says_what_runs_why_and_what_it_costs_and_runs_nothing(monkeypatc
     assert plan.engine == "sdpa"
     assert plan.flops == 2 * 2 * 6 * 5 * 7 * (11 + 13)
     assert plan.bytes >= 2 * 6 * 5 * 13 * 4
-    assert plan.refused == {}
+    assert set(plan.refused) == {"flex", "triton"}  # which are for CUDA
     assert str(plan).startswith("engine   sdpa: the least time by rough count")
     other = regard.explain(q, k, v, normalize="sparsemax")
     assert other.engine == "reference"

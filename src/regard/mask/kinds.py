@@ -101,11 +101,11 @@ class padding(Mask):
 
     def allows(self, grid: Grid) -> Tensor:
         _check_batch("padding: lengths", self.lengths.shape[0], grid)
-        return grid.j < self.lengths.to(grid.j.device)[grid.b % self.lengths.shape[0]]
+        return grid.j < self.lengths.to(grid.j.device)[_own(grid.b, self.lengths.shape[0])]
 
     def spans(self, grid: Grid) -> tuple[Tensor, Tensor]:
         _check_batch("padding: lengths", self.lengths.shape[0], grid)
-        hi = self.lengths.to(grid.j.device)[grid.b % self.lengths.shape[0]][..., 0].clamp(0, grid.S)
+        hi = self.lengths.to(grid.j.device)[_own(grid.b, self.lengths.shape[0])][..., 0].clamp(0, grid.S)
         return torch.zeros_like(hi), hi
 
     @property
@@ -147,8 +147,8 @@ class segments(Mask):
                     f"(B, {axis})"
                 )
             _check_batch(f"segments: {name}", ids.shape[0], grid)
-        of_key = self.ids.to(grid.j.device)[grid.b % self.ids.shape[0], grid.j]
-        of_query = self.query_ids.to(grid.j.device)[grid.b % self.query_ids.shape[0], grid.i]
+        of_key = self.ids.to(grid.j.device)[_own(grid.b, self.ids.shape[0]), grid.j]
+        of_query = self.query_ids.to(grid.j.device)[_own(grid.b, self.query_ids.shape[0]), grid.i]
         return (of_query == of_key) & (of_key >= 0)
 
     def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
@@ -162,7 +162,7 @@ class segments(Mask):
             if pieces is None:
                 return None
             ids, starts, ends = pieces
-            asked = self.query_ids[b % len(self.query_ids)][grid.i.flatten()]
+            asked = self.query_ids[b % len(self.query_ids)][grid.i.flatten().to(self.query_ids.device)]
             at = torch.searchsorted(ids, asked).clamp(max=max(0, len(ids) - 1))
             known = (ids[at] == asked) if len(ids) else torch.zeros_like(asked, dtype=torch.bool)
             found.append([torch.where(known, edge[at] if len(ids) else 0, 0) for edge in (starts, ends)])
@@ -228,7 +228,7 @@ class blocks(Mask):
                 f"blocks: a {rows} × {columns} table of size {self.size} covers L ≤ {rows * self.size}, S ≤ "
                 f"{columns * self.size}; the read has L = {grid.L}, S = {grid.S}"
             )
-        return self.table.to(grid.j.device)[grid.h % heads, grid.i // self.size, grid.j // self.size]
+        return self.table.to(grid.j.device)[_own(grid.h, heads), grid.i // self.size, grid.j // self.size]
 
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
@@ -267,7 +267,7 @@ class dense(Mask):
         if wanted is not None and wanted == grid.shape:
             return self.allowed.to(grid.j.device)  # the whole grid: nothing to pick
         indices = zip((grid.b, grid.h, grid.i, grid.j), self.allowed.shape, strict=True)
-        b, h, i, j = (index % size if size == 1 else index for index, size in indices)
+        b, h, i, j = (_own(index, size) for index, size in indices)
         return self.allowed.to(grid.j.device)[b, h, i, j]
 
     def spans(self, grid: Grid) -> tuple[Tensor, Tensor] | None:
@@ -314,6 +314,11 @@ class where(Mask):
 
     def __repr__(self) -> str:
         return f"where({getattr(self.fn, '__name__', type(self.fn).__name__)})"
+
+
+def _own(index: Tensor, size: int) -> Tensor:
+    """The index into an axis of ``size``; one place for all where the mask does not depend on it."""
+    return index.new_zeros((1,) * index.dim()) if size == 1 else index % size
 
 
 def _ids(name: str, ids: Tensor | Sequence[int]) -> Tensor:

@@ -16,8 +16,8 @@ from regard.engines.tiled.scores import NOISE, PRODUCT, SLOPE, fill, pull
 from regard.engines.tiled.sight import alive, hide, reach, which
 from regard.kernels.blas import N, T, product
 from regard.kernels.compile import kernel
-from regard.kernels.rows import by_alpha, centred, gather, log, solve, weigh_and_slope
-from regard.kernels.vector import address, at, dice, like, wide_vectors
+from regard.kernels.rows import by_alpha, centred, gather, solve, weigh_and_slope
+from regard.kernels.vector import address, at, dice, like, log, wide_vectors
 
 #: A key read by itself costs as much as so many that are read in a product.
 FEW = 8
