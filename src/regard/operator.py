@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -13,8 +12,8 @@ from regard import mask as masks
 from regard import normalize as normalizers
 from regard import score as score_functions
 from regard.engines import ENGINES, Reference
-from regard.engines.memory import is_finite
-from regard.errors import RegardError, RegardWarning, unknown_name
+from regard.engines.memory import report_non_finite
+from regard.errors import RegardError, unknown_name
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.normalize import Normalizer
@@ -64,7 +63,11 @@ def attend(
     tensor([[0.5473, 0.3758]])
     """
     c, lead = _composition(q, k, v, score, normalize, mask, dropout)
-    return choose(c, ENGINES, engine).engine.attend(c).reshape((*lead, c.grid.L, v.shape[-1]))
+    chosen = choose(c, ENGINES, engine).engine
+    out = chosen.attend(c)
+    if not chosen.reports:
+        report_non_finite(c, stacklevel=3)
+    return out.reshape((*lead, c.grid.L, v.shape[-1]))
 
 
 def read(
@@ -96,7 +99,11 @@ def read(
     c, lead = _composition(q, k, v, score, normalize, mask, dropout)
     wanted = _wanted(telemetry, groups, c)
     measured = wanted.cheap or bool(wanted.names or wanted.groups)
-    return choose(c, ENGINES, engine, measured).engine.read(c, wanted).reshaped(lead)
+    chosen = choose(c, ENGINES, engine, measured).engine
+    r = chosen.read(c, wanted)
+    if not chosen.reports:
+        report_non_finite(c, stacklevel=3)
+    return r.reshaped(lead)
 
 
 def scores(q: Tensor, k: Tensor, *, score: Score | str = "scaled_dot", mask: Mask | None = None) -> Tensor:
@@ -186,7 +193,6 @@ def _composition(
             "so (B, L, D) is read as (H, L, D): add the head axis with unsqueeze(1)"
         )
     c = Composition(q, k, v, score, normalize, mask, Grid.of(B, H, L, S, q.device), dropout)
-    _report_non_finite(c)
     return c, lead
 
 
@@ -214,6 +220,8 @@ def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
 
 def _four_axes(name: str, x: Tensor, batch: tuple[int, ...]) -> Tensor:
     """(…, H, L, D) as (B, H, L, D). Leading axes that are missing, or 1, are shared by the whole batch."""
+    if x.dim() == 4 and batch == tuple(x.shape[:1]):
+        return x
     x = x.reshape((1,) * (3 - x.dim()) + tuple(x.shape))
     own = tuple(x.shape[:-3])
     padded = (1,) * (len(batch) - len(own)) + own
@@ -224,28 +232,6 @@ def _four_axes(name: str, x: Tensor, batch: tuple[int, ...]) -> Tensor:
         )
     x = x.reshape(*padded, *x.shape[-3:])
     return x.expand(*batch, *x.shape[-3:]).reshape(math.prod(batch), *x.shape[-3:])
-
-
-def _report_non_finite(c: Composition) -> None:
-    """Warns, once a place in the code, of NaN or inf in what is read of q and k; an accelerator would have to wait."""
-    if is_finite(c.q) is not False and is_finite(c.k) is not False:
-        return
-    allowed = torch.ones(1, 1, 1, 1, dtype=torch.bool) if c.mask is None else c.mask.allows(c.grid)
-    for name, x, read in (("q", c.q, allowed.any(-1)), ("k", c.k, allowed.any(-2))):
-        if read.shape[1] not in (1, x.shape[1]):
-            read = read.unflatten(1, (x.shape[1], -1)).any(2)  # query heads that share a key head
-        strange = ~x.isfinite() & read.unsqueeze(-1)
-        if strange.any():
-            nan = int((x.isnan() & strange).sum())
-            warnings.warn(
-                f"{name} {tuple(x.shape)} holds {nan} NaN and {int(strange.sum()) - nan} ±inf among what may be "
-                "read; what "
-                "attends to them is not a number either. Look at what made them (a fully masked row, an overflow in "
-                "half "
-                "precision), or mask those slots",
-                RegardWarning,
-                stacklevel=4,
-            )
 
 
 def _wanted(

@@ -68,6 +68,10 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def reports(self) -> bool:
+        """Whether it warns of NaN in q or k by itself, having seen them anyway; else both are looked at after it."""
+
     def refuses(self, c: Composition) -> str:
         """Why this engine cannot run ``c``; empty when it can."""
 

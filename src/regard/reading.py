@@ -138,6 +138,8 @@ class Reading:
 
     def reshaped(self, lead: tuple[int, ...]) -> Reading:
         """The same reading with its two leading axes (B, H) written as ``lead``: fewer axes, or more."""
+        if self.sink is None and lead == tuple(self.lse.shape[:-1]):
+            return self
         changed: dict[str, Any] = {"mass": {name: m.reshape((*lead, *m.shape[2:])) for name, m in self.mass.items()}}
         for one in fields(self):
             value = getattr(self, one.name)

@@ -1,4 +1,4 @@
-"""Any composition on tiled equals the float64 reference: 2,000 drawn scores × normalisers × masks × heads × precisions."""
+"""Any composition on tiled equals the float64 reference: 2,000 scores × normalisers × masks × heads × precisions."""
 
 from __future__ import annotations
 

@@ -52,8 +52,11 @@ def test_scores_of_ten_thousand_either_way(normalised: str, dtype: torch.dtype) 
     q = q.detach() / q.detach().norm(dim=-1, keepdim=True) * 1e4
     k = k.detach() / k.detach().norm(dim=-1, keepdim=True)
     r, truth = both(q, k, v, score="dot", normalize=normalised)
-    assert torch.allclose(r.output.double(), truth.output, atol=1e-2 if dtype == torch.float32 else 1e-9)
-    assert torch.allclose(r.lse.double(), truth.lse, rtol=1e-6)
+    # Scores this large are rounded to a thousandth in single precision, for every engine.
+    own = regard.read(q, k, v, score="dot", normalize=normalised, engine="reference")
+    for name in ("output", "lse"):
+        error, allowed = ((getattr(x, name).double() - getattr(truth, name)).abs().max() for x in (r, own))
+        assert error <= 4 * allowed + 1e-9, name
     assert r.entropy is not None
     assert (r.entropy >= 0).all()
 

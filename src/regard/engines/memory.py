@@ -1,9 +1,14 @@
-"""What every engine does to the memory before reading it: slots nobody may see are emptied."""
+"""What engines do about memories with NaN in them: slots nobody may see are emptied, others are reported."""
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
+
+from regard.errors import RegardWarning
+from regard.plan import Composition
 
 
 def without_hidden(k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -39,3 +44,28 @@ def is_finite(x: Tensor) -> bool | None:
         return bool(torch.isfinite(total)) or bool(torch.isfinite(x).all())
     except RuntimeError:  # a tensor without data, or with many at once
         return None
+
+
+def report_non_finite(c: Composition, stacklevel: int) -> None:
+    """Warns, once a place in the code, of NaN or inf in what is read of q and k; an accelerator would have to wait.
+
+    Asked after the read: the threads that torch's sums wake are still spinning when the next thing begins.
+    """
+    if is_finite(c.q) is not False and is_finite(c.k) is not False:
+        return
+    allowed = torch.ones(1, 1, 1, 1, dtype=torch.bool) if c.mask is None else c.mask.allows(c.grid)
+    for name, x, read in (("q", c.q, allowed.any(-1)), ("k", c.k, allowed.any(-2))):
+        if read.shape[1] not in (1, x.shape[1]):
+            read = read.unflatten(1, (x.shape[1], -1)).any(2)  # query heads that share a key head
+        strange = ~x.isfinite() & read.unsqueeze(-1)
+        if strange.any():
+            nan = int((x.isnan() & strange).sum())
+            warnings.warn(
+                f"{name} {tuple(x.shape)} holds {nan} NaN and {int(strange.sum()) - nan} ±inf among what may be "
+                "read; what "
+                "attends to them is not a number either. Look at what made them (a fully masked row, an overflow in "
+                "half "
+                "precision), or mask those slots",
+                RegardWarning,
+                stacklevel=stacklevel,
+            )

@@ -21,6 +21,7 @@ class Reference:
     """Scores for every pair, weights for every row, the weighted average of the values. O(L·S) memory."""
 
     name = "reference"
+    reports = False
 
     def refuses(self, c: Composition) -> str:
         return ""

@@ -17,6 +17,7 @@ class Sdpa:
     """Dot-product scores × softmax × boolean masks by ``scaled_dot_product_attention``. O(L + S) memory."""
 
     name = "sdpa"
+    reports = False
 
     def refuses(self, c: Composition) -> str:
         if c.score.no_dot_form:

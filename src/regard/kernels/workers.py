@@ -73,12 +73,14 @@ def share(kernel: Callable[..., None], chunks: Iterable[tuple[int, int]], *args:
 
 
 def cut(tasks: int, weight: float) -> list[tuple[int, int]]:
-    """``tasks`` in runs: a few for each thread, so that none waits long; one where the whole ``weight`` (in multiply-
-    additions) is less than waking a thread is worth."""
+    """``tasks`` in runs: many for each thread, so that none waits long for the others at the end.
+
+    A run is no less than what waking a thread costs; ``weight`` is the whole work in multiply-additions.
+    """
     threads = torch.get_num_threads()
-    if threads == 1 or weight < 2e6 or tasks < 2:
+    runs = min(tasks, 16 * threads, int(weight / 1e6))
+    if threads == 1 or runs < 2:
         return [(0, tasks)]
-    runs = min(tasks, 4 * threads)
     edges = [tasks * run // runs for run in range(runs + 1)]
     return list(itertools.pairwise(edges))
 

@@ -36,6 +36,7 @@ class Flex:
     """
 
     name = "flex"
+    reports = False
 
     def __init__(self, compiled: bool = True) -> None:
         self.compiled = compiled

@@ -72,12 +72,21 @@ def _with_gaps(mask: Mask, grid: Grid) -> Iterator[Band]:
         yield Band(start, min(L, start + step), lo.clamp(first, None), hi.clamp(None, last), allowed, first)
 
 
+def block(lo: Tensor, hi: Tensor, most: int) -> int:
+    """How many queries go together: ``most``, and fewer where each sees few keys, because a block computes every pair
+    between its first row's first key and its last row's last."""
+    width = int((hi - lo).max()) if hi.numel() and lo.numel() else 0
+    return min(most, max(64, -(-width // 64) * 32))
+
+
 def tiles(mask: Mask | None, grid: Grid, rows: int, columns: int, exact: bool) -> tuple[tuple[int, int], int]:
-    """How many tiles run of those there are, and how many pairs are in them.
+    """How many tiles run of those there are, and how many pairs are in them; ``rows`` is the most a tile has.
 
     Without ``exact`` a mask with gaps is taken by its hull, which costs O(L).
     """
     B, H, L, S = grid.shape
+    if mask is not None:
+        rows = block(*mask.hull(grid), rows)
     blocks, across = -(-L // rows), -(-S // columns)
     of = B * H * blocks * across
     if mask is None or 0 in grid.shape:
@@ -97,10 +106,10 @@ def tiles(mask: Mask | None, grid: Grid, rows: int, columns: int, exact: bool) -
             assert band.allowed is not None
             mb, mh = band.allowed.shape[:2]
             allowed = band.allowed.expand(mb, mh, band.stop - band.start, -1)
-            for block in allowed.split(rows, 2):
-                live = [tile for tile in block.any(2).split(columns, -1) if tile.shape[-1]]
-                run += sum(int(tile.any(-1).sum()) for tile in live)
-                pairs += sum(int(tile.any(-1).sum()) * tile.shape[-1] * block.shape[2] for tile in live)
+            for part in allowed.split(rows, 2):
+                live = [(int(tile.any(-1).sum()), tile.shape[-1]) for tile in part.any(2).split(columns, -1)]
+                run += sum(count for count, _ in live)
+                pairs += sum(count * width for count, width in live) * part.shape[2]
     share = (B // mb) * (H // mh)  # reads that share a mask
     return (min(of, run * share), of), min(pairs * share, B * H * L * S)
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from regard.engines.tiled import scores
 from regard.engines.tiled.sight import Sight
 from regard.kernels import blas
+from regard.kernels.workers import cut, share
 
 _HIGHEST = 11.0  # of |q′| + |k′| up to which four factors 1 + e^{2(q′+k′)} have a product in single precision
 
@@ -52,11 +53,9 @@ def scores_of(
     real = np.float64 if q.dtype == torch.float64 else np.float32
     if kind == scores.TANH:
         assert energy is not None
-        if q.numel() and k.numel() and float(q.abs().amax() + k.abs().amax()) <= _HIGHEST:
-            missing = -A % 4
-            kind, A = scores.TANH_FACTORED, A + missing
-            q, k = (F.pad(torch.exp(2.0 * x.detach()), (0, missing)) for x in (q, k))
-            energy = F.pad(energy.detach(), (0, missing))
+        if _largest(q) + _largest(k) <= _HIGHEST:
+            kind = scores.TANH_FACTORED
+        energy = F.pad(energy.detach(), (0, -A % 4)) if A % 4 else energy
     q, k = rows_apart(q), rows_apart(k)
     made = scores.Scores(
         blas.address(q.dtype),
@@ -75,6 +74,15 @@ def scores_of(
         np.uint32(seed),
     )
     return made, [q, k]
+
+
+def _largest(x: Tensor) -> float:
+    """max |x|."""
+    rows = x.detach().reshape(-1, x.shape[-1])
+    found = np.zeros(rows.shape[0])
+    if rows.numel():
+        share(scores.largest, cut(rows.shape[0], rows.numel()), array(rows), found)
+    return float(found.max()) if found.size else 0.0
 
 
 def sight_of(lo: Tensor, hi: Tensor, allowed: Tensor | None, first: int, L: int) -> tuple[Sight, list[Tensor]]:
@@ -121,11 +129,16 @@ def pulled_like(sc: scores.Scores, q: Tensor, splits: int, units: int) -> tuple[
     return scores.Pulled(*(x.numpy() for x in room)), room
 
 
+def together(parts: Tensor) -> Tensor:
+    """The sum of what the splits hold."""
+    return parts[0] if parts.shape[0] == 1 else parts.sum(0)
+
+
 def pulled_back(sc: scores.Scores, room: list[Tensor], width: int, energy: Tensor | None) -> tuple[Tensor, ...]:
     """Gradients of q, k, energy, table and row from the room they were summed in."""
     B, H, G, L, S, A = sc.sizes
     dq, dk, de, table, row = room
-    dq, dk = dq.view(B, H, L, A)[..., :width], dk.sum(0).view(B, G, S, A)[..., :width]
+    dq, dk = dq.view(B, H, L, A)[..., :width], together(dk).view(B, G, S, A)[..., :width]
     if energy is not None:
         slope = 4 * energy.detach()
         dq, dk = dq * slope, dk * slope

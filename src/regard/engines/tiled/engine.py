@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.engines.memory import is_finite, without_hidden
+from regard.engines.memory import is_finite, report_non_finite, without_hidden
 from regard.engines.reference import Reference
 from regard.engines.tiled import bands, passes, readings, recipe
 from regard.plan import Composition, Cost, Wanted, products
@@ -18,6 +18,7 @@ class Tiled:
     """Score tiles in cache, normalised as they come: what may not be seen is never computed, nothing (L, S) is kept."""
 
     name = "tiled"
+    reports = True
     #: The tile: what two cores keep in cache beside its queries, keys and values.
     rows, columns = 256, 512
 
@@ -53,12 +54,16 @@ class Tiled:
             return replace(bands.by_reference(c, wanted), engine=self.name)
         c = _readable(c)
         made = passes.prepared(c, wanted, (self.rows, self.columns))
-        return replace(readings.reading(made, c, wanted, lse), engine=self.name)
+        r = replace(readings.reading(made, c, wanted, lse), engine=self.name)
+        # NaN in q or k is NaN in Λ: a look at that is cheaper than one at q and k.
+        if not torch.compiler.is_compiling() and bool(r.lse.detach().isnan().any()):
+            report_non_finite(c, stacklevel=5)
+        return r
 
 
 def _readable(c: Composition) -> Composition:
     """Without what nobody may see, where that is not a number: 0 · NaN would be NaN."""
-    if c.mask is None or (is_finite(c.k) and is_finite(c.v)):
+    if c.mask is None or _finite(c.k, c.v):
         return c
     k, v = without_hidden(c.k, c.v, bands.seen_by_anyone(c.mask, c.grid))
     return replace(c, k=k, v=v)
@@ -72,3 +77,11 @@ def _unknown(c: Composition) -> str:
     if type(c.normalize) in readings.KNOWN:
         return ""
     return f"the normaliser {type(c.normalize).__name__} is only known as a function of a row"
+
+
+def _finite(*given: Tensor) -> bool:
+    if torch.compiler.is_compiling() or any(x.dtype not in (torch.float32, torch.float64) for x in given):
+        return all(is_finite(x) is True for x in given)
+    from regard.kernels.finite import all_finite
+
+    return all(all_finite(x) for x in given)

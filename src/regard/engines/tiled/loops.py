@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from regard.kernels.compile import kernel
@@ -18,13 +20,13 @@ def top_of(row, low):
 
 
 @kernel
-def first_at(row, top):
-    """Where ``top`` stands first, without a branch in the loop."""
+def first_at(row, top, places):
+    """Where ``top`` stands first, without a branch in the loop; ``places`` holds 0, 1, 2, …"""
     wide_vectors()
-    place = np.int32(row.shape[0])
+    back = -like(top, row.shape[0])
     for j in range(row.shape[0]):
-        place = min(place, np.int32(j) if row[j] == top else np.int32(row.shape[0]))
-    return place
+        back = larger(back, -places[j] if row[j] == top else -like(top, row.shape[0]))
+    return min(np.int64(-back), row.shape[0] - 1)  # a row of NaN has no top
 
 
 @kernel
@@ -42,16 +44,26 @@ def powers(row, top):
 
 
 @kernel
-def powers_and_distance(row, top, here):
-    """The same, and Σ e |here − j|, in one loop: the row is read once."""
+def powers_and_distance(row, top, here, places):
+    """The same, and Σ e |here − j|, in one loop: the row is read once. ``places`` holds 0, 1, 2, …"""
     wide_vectors()
     total, spent, far = like(top, 0), like(top, 0), like(top, 0)
+    last = like(top, row.shape[0] - 1)
+    if here >= last or here <= like(top, 0):  # all on one side: Σ e |here − j| = |here Σ e − Σ e j|
+        for j in range(row.shape[0]):
+            x = row[j] - top
+            p = exp(x)
+            total += p
+            spent += p * x
+            far += p * places[j]
+            row[j] = p
+        return total, spent, abs(here * total - far)
     for j in range(row.shape[0]):
         x = row[j] - top
         p = exp(x)
         total += p
         spent += p * x
-        far += p * abs(here - like(top, j))
+        far += p * abs(here - places[j])
         row[j] = p
     return total, spent, far
 
@@ -83,28 +95,51 @@ def drop_at(weights, places, rate, seed):
 
 
 @kernel
-def moments_of(row, low, moments):
-    """The count, mean and summed squared deviation of a head's scores with this row's added (Chan et al. 1979)."""
+def moments_of(row, low, seen, moments):
+    """The count, mean and summed squared deviation of a head's scores with this row's ``seen`` ones added, and its top.
+
+    Parts are joined as Chan et al. (1979) do.
+    """
     wide_vectors()
-    origin = row[0]
-    for j in range(row.shape[0]):  # almost always the first
-        if row[j] > low:
-            origin = row[j]
-            break
-    top, one, two = low, like(low, 0), like(low, 0)
-    seen = np.int32(0)
-    for j in range(row.shape[0]):
-        x = row[j]
-        top = larger(top, x)
-        seen += np.int32(1) if x > low else np.int32(0)
-        x = x - origin if x > low else like(low, 0)
-        one += x
-        two += x * x
+    origin, top, one, two = row[0], low, like(low, 0), like(low, 0)
+    if seen == row.shape[0]:
+        for j in range(row.shape[0]):
+            x = row[j]
+            top = larger(top, x)
+            x -= origin
+            one += x
+            two += x * x
+    else:
+        for j in range(row.shape[0]):
+            if row[j] > low:
+                origin = row[j]
+                break
+        for j in range(row.shape[0]):
+            x = row[j]
+            top = larger(top, x)
+            x = x - origin if x > low else like(low, 0)
+            one += x
+            two += x * x
     mean = one / seen
     count = moments[0] + seen
     off = origin + mean - moments[1]
     deviation = moments[2] + (two - one * mean) + off * off * (moments[0] * seen / count)
     return (count, moments[1] + off * (seen / count), deviation), top
+
+
+@kernel
+def merge_moments(blocks, out):
+    """(N, blocks, 3) of count, mean and summed squared deviation → (N, 3) of count, mean and standard deviation."""
+    for n in range(blocks.shape[0]):
+        count, mean, deviation = 0.0, 0.0, 0.0
+        for x in range(blocks.shape[1]):
+            more = blocks[n, x, 0]
+            if more > 0:
+                off = blocks[n, x, 1] - mean
+                deviation += blocks[n, x, 2] + off * off * (count * more / (count + more))
+                mean += off * (more / (count + more))
+                count += more
+        out[n, 0], out[n, 1], out[n, 2] = count, mean, math.sqrt(max(deviation, 0.0) / max(count, 1.0))
 
 
 @kernel

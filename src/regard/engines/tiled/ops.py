@@ -56,6 +56,7 @@ def _softmax(
     What ``want`` does not ask for has size 0. The arguments are those of recipe.Recipe, sight.Sight and softmax.Values.
     """
     from regard.engines.tiled import calls, softmax
+    from regard.engines.tiled.loops import merge_moments
     from regard.kernels.workers import cut, share
 
     found = _empty(q, v, tags, want)
@@ -75,7 +76,7 @@ def _softmax(
     runs = cut(B * H * -(-L // R), B * H * L * k.shape[2] * sc.sizes[5])
     share(softmax.forward, runs, sc, va, sight, results, R, C)
     if want & MOMENTS:
-        found[7].copy_(_merged(torch.from_numpy(blocks)).view(B, H, 3))
+        merge_moments(blocks, found[7].view(B * H, 3).numpy())
     del held, more, values
     return found
 
@@ -100,15 +101,6 @@ def _empty(q: Tensor, v: Tensor, tags: Tensor, want: int) -> _Found:
         q.new_empty(tags.shape[0], B, H, L),
         measured(MOMENTS, B, H, 3, dtype=torch.float64),
     )
-
-
-def _merged(blocks: Tensor) -> Tensor:
-    """(N, blocks, 3) of count, mean and summed squared deviation → (N, 3) of count, mean and standard deviation."""
-    count, mean, deviation = blocks.unbind(-1)
-    total = count.sum(-1)
-    whole = (count * mean).sum(-1) / total.clamp(min=1)
-    square = (deviation + count * (mean - whole.unsqueeze(-1)).square()).sum(-1)
-    return torch.stack([total, whole, (square / total.clamp(min=1)).clamp(min=0).sqrt()], -1)
 
 
 def _softmax_backward(
@@ -172,7 +164,7 @@ def _softmax_backward(
     share(softmax.backward, runs, sc, va, sight, calls.flat(lse, q, L), slopes, pulled, dv.numpy(), caps, splits, R, C)
     del held, more, values, away
     dq, dk, denergy, dtable, drow = calls.pulled_back(sc, grads, A, energy)
-    return dq, dk, denergy, dtable, drow, dv.sum(0).view(B, G, S, E)
+    return dq, dk, denergy, dtable, drow, calls.together(dv).view(B, G, S, E)
 
 
 def _fake_backward(

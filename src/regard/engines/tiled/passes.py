@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines.tiled.bands import Band, bands, merged_spread
+from regard.engines.tiled.bands import Band, bands, block, merged_spread
 from regard.engines.tiled.ops import DISTANCE, ENTROPY, MOMENTS, PEAK, tiled_softmax
 from regard.engines.tiled.recipe import NOISE, Recipe, recipe
 from regard.engines.tiled.threshold_ops import tiled_threshold
@@ -126,6 +126,10 @@ class Pass:
 
     def _band(self, operator, made: Recipe, band: Band, want: int, *more):  # type: ignore[no-untyped-def]
         start, stop = band.start, band.stop
+        rows, columns = self.tile
+        if not torch.compiler.is_compiling():
+            rows = min(block(band.lo, band.hi, rows), max(1, stop - start))
+            columns = min(columns, max(1, self.grid.S))
         # What a step knows of a query is its place, which begins at 0 in every band.
         steps = [n for code, shift, offset, reach in made.steps for n in (code, shift + start, offset, reach)]
         numbers = torch.stack(made.numbers) if made.numbers else torch.empty(0, made.q.shape[1], dtype=torch.float64)
@@ -149,7 +153,7 @@ class Pass:
             self.shift + start,
             band.first,
             want,
-            list(self.tile),
+            [rows, columns],
             *more,
         )
 

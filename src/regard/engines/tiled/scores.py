@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.kernels.blas import N, T, product
 from regard.kernels.compile import kernel
-from regard.kernels.vector import address, at, dice, like, tanh, wide_vectors
+from regard.kernels.vector import address, at, dice, exp, larger, like, tanh, wide_vectors
 
 PRODUCT, TANH, TANH_FACTORED = 0, 1, 2
 ROW, CAP, SLOPE, TABLE, TIMES, NOISE = 0, 1, 2, 3, 4, 5
@@ -136,32 +136,60 @@ def _tanh(sc, q, k, rows, columns, s):
 
 
 @kernel
+def largest(x, found, first, last):
+    """The largest |x| of each row, which says whether e^{2x} may be taken."""
+    wide_vectors()
+    for r in range(first, last):
+        row = x[r]
+        top = like(row[0], 0)
+        for a in range(row.shape[0]):
+            top = larger(top, abs(row[a]))
+        found[r] = top
+
+
+@kernel
+def _exponentials(start, stride, width, out):
+    """out ← e^{2x} of the rows x that begin at an address, and zeros behind them."""
+    wide_vectors()
+    two = like(out[0, 0], 2)
+    for r in range(out.shape[0]):
+        row = out[r, :width]
+        here = start + out.itemsize * r * stride
+        for a in range(row.shape[0]):
+            row[a] = exp(two * at(two, here, a))
+        out[r, width:] = like(two, 0)
+
+
+@kernel
 def _tanh_factored(sc, q, k, rows, columns, s):
-    """s = Σ e tanh(q′ + k′) = Σe − 2 Σ e / (1 + e^{2q′} e^{2k′}), with q and k holding the two exponentials.
+    """s = Σ e tanh(q′ + k′) = Σe − 2 Σ e / (1 + e^{2q′} e^{2k′}).
 
     What makes it fast: no tanh is left, and four fractions are put over one denominator, so that a quarter of the
-    divisions is. The width is a multiple of four, filled up with zero energies.
+    divisions is. Energies are filled up with zeros to a multiple of four.
     """
     wide_vectors()
-    item = sc.numbers.itemsize
-    quarter = sc.sizes[5] // 4
-    energy = sc.energy
-    one = like(sc.scale, 1)
-    whole = like(sc.scale, 0)
+    item, energy = sc.numbers.itemsize, sc.energy
+    quarter = energy.shape[0] // 4
+    one, whole = like(sc.scale, 1), like(sc.scale, 0)
     for a in range(energy.shape[0]):
         whole += energy[a]
+    x = np.empty((rows, energy.shape[0]), energy.dtype)
+    y = np.empty((columns, energy.shape[0]), energy.dtype)
+    _exponentials(sc.q + item * q, sc.q_strides[2], sc.sizes[5], x)
+    _exponentials(sc.k + item * k, sc.k_strides[2], sc.sizes[5], y)
+    e1, e2, e3, e4 = energy[:quarter], energy[quarter:], energy[2 * quarter :], energy[3 * quarter :]
     for r in range(rows):
-        query = sc.q + item * (q + r * sc.q_strides[2])
+        x1, x2, x3, x4 = x[r, :quarter], x[r, quarter:], x[r, 2 * quarter :], x[r, 3 * quarter :]
         for j in range(columns):
-            key = sc.k + item * (k + j * sc.k_strides[2])
+            y1, y2, y3, y4 = y[j, :quarter], y[j, quarter:], y[j, 2 * quarter :], y[j, 3 * quarter :]
             total = like(sc.scale, 0)
             for a in range(quarter):
-                d1 = one + at(sc.scale, query, a) * at(sc.scale, key, a)
-                d2 = one + at(sc.scale, query, a + quarter) * at(sc.scale, key, a + quarter)
-                d3 = one + at(sc.scale, query, a + 2 * quarter) * at(sc.scale, key, a + 2 * quarter)
-                d4 = one + at(sc.scale, query, a + 3 * quarter) * at(sc.scale, key, a + 3 * quarter)
-                left = energy[a] * d2 + energy[a + quarter] * d1
-                right = energy[a + 2 * quarter] * d4 + energy[a + 3 * quarter] * d3
+                d1 = one + x1[a] * y1[a]
+                d2 = one + x2[a] * y2[a]
+                d3 = one + x3[a] * y3[a]
+                d4 = one + x4[a] * y4[a]
+                left = e1[a] * d2 + e2[a] * d1
+                right = e3[a] * d4 + e4[a] * d3
                 total += (left * (d3 * d4) + right * (d1 * d2)) / ((d1 * d2) * (d3 * d4))
             s[r, j] = whole - total - total
 
@@ -233,31 +261,45 @@ def _tanh_back(sc, out, part, chunk, n, i0, rows, j0, columns, ds):
     _, H, G, _, _, width = sc.sizes
     b, h = n // H, n % H
     g = h // (H // G)
-    item = sc.numbers.itemsize
-    one = like(sc.scale, 1)
+    item, one = sc.numbers.itemsize, like(sc.scale, 1)
+    q = sc.q + item * (b * sc.q_strides[0] + h * sc.q_strides[1] + i0 * sc.q_strides[2])
+    k = sc.k + item * (b * sc.k_strides[0] + g * sc.k_strides[1] + j0 * sc.k_strides[2])
+    factored = sc.kind == TANH_FACTORED
+    x = np.empty((rows if factored else 1, width), sc.numbers.dtype)
+    y = np.empty((columns if factored else 1, width), sc.numbers.dtype)
+    if factored:
+        _exponentials(q, sc.q_strides[2], width, x)
+        _exponentials(k, sc.k_strides[2], width, y)
+    de = out.energy[chunk]
     for r in range(rows):
-        query = sc.q + item * (b * sc.q_strides[0] + h * sc.q_strides[1] + (i0 + r) * sc.q_strides[2])
         dq = out.q[n, i0 + r]
         for j in range(columns):
-            d = ds[r, j]
-            if d == 0:
+            if ds[r, j] == 0:
                 continue
-            key = sc.k + item * (b * sc.k_strides[0] + g * sc.k_strides[1] + (j0 + j) * sc.k_strides[2])
-            dk, de = out.k[part, b * G + g, j0 + j], out.energy[chunk]
-            de[width] += d
-            if sc.kind == TANH_FACTORED:
-                for a in range(width):
-                    x = one / (one + at(sc.scale, query, a) * at(sc.scale, key, a))
-                    y = d * x
-                    de[a] += y
-                    y -= y * x
-                    dq[a] += y
-                    dk[a] += y
+            de[width] += ds[r, j]
+            dk = out.k[part, b * G + g, j0 + j]
+            if factored:
+                _pair_back(ds[r, j], x[r], y[j], de, dq, dk)
             else:
+                query, key = q + item * r * sc.q_strides[2], k + item * j * sc.k_strides[2]
                 for a in range(width):
-                    x = (one - tanh(at(sc.scale, query, a) + at(sc.scale, key, a))) / like(sc.scale, 2)
-                    y = d * x
-                    de[a] += y
-                    y -= y * x
-                    dq[a] += y
-                    dk[a] += y
+                    u = (one - tanh(at(one, query, a) + at(one, key, a))) / like(one, 2)
+                    z = ds[r, j] * u
+                    de[a] += z
+                    z -= z * u
+                    dq[a] += z
+                    dk[a] += z
+
+
+@kernel
+def _pair_back(d, x, y, de, dq, dk):
+    """What one pair adds to the gradients of the energy, its query and its key."""
+    wide_vectors()
+    one = like(d, 1)
+    for a in range(x.shape[0]):
+        u = one / (one + x[a] * y[a])
+        z = d * u
+        de[a] += z
+        z -= z * u
+        dq[a] += z
+        dk[a] += z

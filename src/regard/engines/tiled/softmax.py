@@ -83,6 +83,7 @@ def forward(sc, va, sight, found, R, C, first, last):
     o = np.empty((R, E), sc.numbers.dtype)
     sums = np.empty((R, 4 + va.tags.shape[0]), sc.numbers.dtype)  # top, Σe, Σe(s−m), Σe|i−j|, Σe of each group
     none = np.empty((0, R, C), sc.numbers.dtype)
+    places = np.arange(C).astype(sc.numbers.dtype)
     for task in range(first, last):
         n, block = task // blocks, blocks - 1 - task % blocks  # under a causal mask the long blocks come first
         b, h, i0 = n // H, n % H, block * R
@@ -99,7 +100,7 @@ def forward(sc, va, sight, found, R, C, first, last):
             if not alive(sight, b, h, i0, rows, j0, columns):
                 continue
             fill(sc, n, i0, rows, j0, columns, s, none)
-            moments = _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
+            moments = _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments, places)
             product(
                 sc.blas, N, N, rows, E, columns, one, address(s), C,
                 va.v + s.itemsize * (value + j0 * va.strides[2]), va.strides[2], one, address(o), E,
@@ -111,7 +112,7 @@ def forward(sc, va, sight, found, R, C, first, last):
 
 
 @kernel
-def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments):
+def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments, places):
     """Turns a tile of scores into e = exp(s − m), 0 where nothing may be seen, and carries the sums of its rows on."""
     wide_vectors()
     H, L = sc.sizes[1], sc.sizes[3]
@@ -124,17 +125,18 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
         s[r, :a] = zero
         s[r, e:columns] = zero
         row = s[r, a:e]  # a slice, because LLVM must see that no index is negative
-        if hide(sight, n // H, n % H, i, j0 + a, row, low) == 0:
+        seen = hide(sight, n // H, n % H, i, j0 + a, row, low)
+        if seen == 0:
             row[:] = zero
             continue
         if found.spread.shape[0] > 0:
-            moments, top = moments_of(row, low, moments)
+            moments, top = moments_of(row, low, seen, moments)
         else:
             top = top_of(row, low)
         before = sums[r, 0]
         if top > before:
             if found.at.shape[0] > 0:
-                found.at[n, i] = j0 + a + first_at(row, top)
+                found.at[n, i] = j0 + a + first_at(row, top, places)
             if before > low:  # what was summed so far was relative to the old top
                 factor = like(top, math.exp(before - top))
                 sums[r, 2] = (sums[r, 2] + sums[r, 1] * (before - top)) * factor
@@ -147,7 +149,7 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments)
         else:
             top = before
         if found.distance.shape[0] > 0:
-            total, spent, far = powers_and_distance(row, top, like(top, i + va.shift - j0 - a))
+            total, spent, far = powers_and_distance(row, top, like(top, i + va.shift - j0 - a), places)
             sums[r, 3] += far
         else:
             total, spent = powers(row, top)

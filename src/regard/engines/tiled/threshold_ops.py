@@ -165,7 +165,7 @@ def _threshold_backward(
     del held, more, values, away
     dq, dk, denergy, dtable, drow = calls.pulled_back(sc, grads, A, energy)
     by_head = dalpha.view(B, H, L).sum((0, 2)) if learns else dalpha.new_empty(0)
-    return dq, dk, denergy, dtable, drow, dv.sum(0).view(B, G, S, E), by_head
+    return dq, dk, denergy, dtable, drow, calls.together(dv).view(B, G, S, E), by_head
 
 
 def _fake_backward(

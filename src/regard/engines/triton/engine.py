@@ -35,6 +35,7 @@ class Triton:
     """
 
     name = "triton"
+    reports = False
 
     def __init__(self, tile: int | None = None, columns: int = 16) -> None:
         self.tile, self.columns = tile, columns
