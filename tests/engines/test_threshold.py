@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.tiled import recipe
-from regard.engines.tiled.ops import DISTANCE, ENTROPY, PEAK
+from regard.engines.tiled.given import DISTANCE, ENTROPY, PEAK
 from regard.engines.tiled.threshold_ops import tiled_threshold
 from regard.normalize import Entmax
 

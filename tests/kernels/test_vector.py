@@ -12,27 +12,27 @@ from regard.kernels.compile import kernel
 
 
 @kernel
-def _exps(x, out):  # type: ignore[no-untyped-def]
+def _exps(x, out):
     vector.wide_vectors()
     for j in range(x.shape[0]):
         out[j] = vector.exp(x[j])
 
 
 @kernel
-def _exps_below(x, top, out):  # type: ignore[no-untyped-def]
+def _exps_below(x, top, out):
     for j in range(x.shape[0]):
         out[j] = vector.exp(x[j] - top)
 
 
 @kernel
-def _tanhs(x, out):  # type: ignore[no-untyped-def]
+def _tanhs(x, out):
     vector.wide_vectors()
     for j in range(x.shape[0]):
         out[j] = vector.tanh(x[j])
 
 
 @kernel
-def _dice(seed, rows, columns, out):  # type: ignore[no-untyped-def]
+def _dice(seed, rows, columns, out):
     for i in range(rows):
         for j in range(columns):
             out[i, j] = vector.dice(seed, np.uint32(i), np.uint32(j))

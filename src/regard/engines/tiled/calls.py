@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.engines.tiled import scores
+from regard.engines.tiled.given import Given
 from regard.engines.tiled.sight import Sight
+from regard.engines.tiled.softmax import Values
 from regard.kernels import blas
-from regard.kernels.workers import cut, share
+from regard.kernels.workers import cut, share, splits_of
 
 _HIGHEST = 11.0  # of |q′| + |k′| up to which four factors 1 + e^{2(q′+k′)} have a product in single precision
 
@@ -35,45 +36,60 @@ def array(x: Tensor) -> Any:
     return x.detach().contiguous().numpy()
 
 
-def scores_of(
-    q: Tensor,
-    k: Tensor,
-    kind: int,
-    scale: float,
-    energy: Tensor | None,
-    table: Tensor | None,
-    row: Tensor | None,
-    numbers: Tensor,
-    steps: Sequence[int],
-    seed: int,
-) -> tuple[scores.Scores, list[Tensor]]:
-    """The namedtuple, and the tensors that must live as long as it is used."""
-    B, H, L, A = q.shape
-    G, S = k.shape[1:3]
-    real = np.float64 if q.dtype == torch.float64 else np.float32
-    if kind == scores.TANH:
-        assert energy is not None
-        if _largest(q) + _largest(k) <= _HIGHEST:
-            kind = scores.TANH_FACTORED
-        energy = F.pad(energy.detach(), (0, -A % 4)) if A % 4 else energy
-    q, k = rows_apart(q), rows_apart(k)
-    made = scores.Scores(
-        blas.address(q.dtype),
-        kind,
-        q.data_ptr(),
-        strides(q),
-        k.data_ptr(),
-        strides(k),
-        (B, H, G, L, S, A),
-        real(scale),
-        np.empty(0, real) if energy is None else array(energy),
-        np.array(steps, np.int64).reshape(-1, 4),
-        numbers.numpy().astype(real).reshape(-1, H),
-        np.empty((H, 0), real) if table is None else array(table),
-        np.empty((0, 0), real) if row is None else array(row).reshape(B * H, L),
-        np.uint32(seed),
-    )
-    return made, [q, k]
+class Call:
+    """The arguments of a kernel; what they point at lives as long as this does."""
+
+    def __init__(self, g: Given) -> None:
+        self.given = g
+        self.v = rows_apart(g.v)
+        self.q, self.k = rows_apart(g.q), rows_apart(g.k)
+        self.allowed = g.allowed if g.allowed is None or g.allowed.stride(-1) == 1 else g.allowed.contiguous()
+        self.scores = self._scores()
+        self.values = Values(
+            self.v.data_ptr(), strides(self.v), g.v.shape[-1], array(g.tags), np.float64(g.rate), _dice(g.seed), g.shift
+        )
+        self.sight = self._sight()
+
+    @property
+    def caps(self) -> int:
+        return sum(code == scores.CAP for code in self.given.steps[::4])
+
+    def _scores(self) -> scores.Scores:
+        g = self.given
+        B, H, G, L, S, A, _ = g.sizes
+        real = np.float64 if g.q.dtype == torch.float64 else np.float32
+        kind, energy = g.kind, g.energy
+        if kind == scores.TANH:
+            assert energy is not None
+            if _largest(self.q) + _largest(self.k) <= _HIGHEST:
+                kind = scores.TANH_FACTORED
+            energy = F.pad(energy.detach(), (0, -A % 4)) if A % 4 else energy
+        return scores.Scores(
+            blas.address(g.q.dtype),
+            kind,
+            self.q.data_ptr(),
+            strides(self.q),
+            self.k.data_ptr(),
+            strides(self.k),
+            (B, H, G, L, S, A),
+            real(g.scale),
+            np.empty(0, real) if energy is None else array(energy),
+            np.array(g.steps, np.int64).reshape(-1, 4),
+            g.numbers.numpy().astype(real).reshape(-1, H),
+            np.empty((H, 0), real) if g.table is None else array(g.table),
+            np.empty((0, 0), real) if g.row is None else array(g.row).reshape(B * H, L),
+            np.uint32(g.seed),
+        )
+
+    def _sight(self) -> Sight:
+        g, L = self.given, self.q.shape[2]
+        mb, mh = torch.broadcast_shapes(g.lo.shape[:2], g.hi.shape[:2])
+        lo, hi = (array(x.expand(mb, mh, L).to(torch.int64)).reshape(mb * mh, L) for x in (g.lo, g.hi))
+        if self.allowed is None:
+            return Sight(lo, hi, mb, mh, 0, (0, 0, 0))
+        shape, stride = self.allowed.shape, self.allowed.stride()
+        b, h, i = (0 if n == 1 else step for n, step in zip(shape[:3], stride[:3], strict=True))
+        return Sight(lo, hi, mb, mh, self.allowed.data_ptr() - g.first, (b, h, i))
 
 
 def _largest(x: Tensor) -> float:
@@ -85,66 +101,53 @@ def _largest(x: Tensor) -> float:
     return float(found.max()) if found.size else 0.0
 
 
-def sight_of(lo: Tensor, hi: Tensor, allowed: Tensor | None, first: int, L: int) -> tuple[Sight, list[Tensor]]:
-    """Spans (b, h, l) that broadcast, and where they have gaps booleans (b, h, l, ·), whose first key is ``first``."""
-    mb, mh = torch.broadcast_shapes(lo.shape[:2], hi.shape[:2])
-    lo, hi = (x.expand(mb, mh, L).to(torch.int64).reshape(mb * mh, L).contiguous() for x in (lo, hi))
-    address, steps, held = 0, (0, 0, 0), []
-    if allowed is not None:
-        allowed = allowed if allowed.stride(-1) == 1 else allowed.contiguous()
-        b, h, i, _ = (0 if n == 1 else stride for n, stride in zip(allowed.shape, allowed.stride(), strict=True))
-        address, steps, held = allowed.data_ptr() - first, (b, h, i), [allowed]
-    return Sight(lo.numpy(), hi.numpy(), mb, mh, address, steps), held
-
-
-def values_of(v: Tensor, tags: Tensor, rate: float, seed: int, shift: int) -> tuple[Any, list[Tensor]]:
-    from regard.engines.tiled.softmax import Values
-
-    v = rows_apart(v)
-    return Values(v.data_ptr(), strides(v), v.shape[-1], array(tags), np.float64(rate), _dice(seed), shift), [v]
-
-
 def _dice(seed: int) -> np.uint32:
     """For dropping weights, apart from the dice of the scores' noise."""
     return np.uint32((seed ^ 0x5BD1E995) & 0xFFFFFFFF)  # type: ignore[no-any-return]
 
 
-def flat(x: Tensor | None, like: Tensor, L: int) -> Any:
+def flat(x: Tensor | None, g: Given) -> Any:
     """(B, H, L) as (B·H, L); what was not asked for as (0, L), so that it has a type and no numbers."""
-    x = like.new_empty(0) if x is None else x
+    x, L = g.q.new_empty(0) if x is None else x, g.q.shape[2]
     return array(x).reshape(-1 if L else 0, L)
 
 
-def pulled_like(sc: scores.Scores, q: Tensor, splits: int, units: int) -> tuple[scores.Pulled, list[Tensor]]:
-    """Room for the gradients of scores, at 0."""
-    B, H, G, L, S, A = sc.sizes
-    tanh = sc.kind != scores.PRODUCT
-    room = [
-        q.new_zeros(B * H, L, A),
-        q.new_zeros(splits, B * G, S, A),
-        q.new_zeros(units if tanh else 0, A + 1),
-        q.new_zeros(units if sc.table.shape[1] else 0, H, sc.table.shape[1]),
-        q.new_zeros(B * H if sc.row.size else 0, L),
-    ]
-    return scores.Pulled(*(x.numpy() for x in room)), room
+class Room:
+    """Room for the gradients of a call, at 0: queries in ``splits`` parts with sums of their own, one run a unit."""
+
+    def __init__(self, call: Call, blocks: int) -> None:
+        B, H, G, L, S, A = call.scores.sizes
+        q, self.call, tanh = call.given.q, call, call.scores.kind != scores.PRODUCT
+        self.splits = splits_of(B * G, blocks)
+        units = B * G * self.splits
+        self.runs = cut(units, 3 * B * H * L * S * A)
+        self.v = q.new_zeros(self.splits, B * G, S, call.given.v.shape[3])
+        self.parts = [
+            q.new_zeros(B * H, L, A),
+            q.new_zeros(self.splits, B * G, S, A),
+            q.new_zeros(units if tanh else 0, A + 1),
+            q.new_zeros(units if call.scores.table.shape[1] else 0, H, call.scores.table.shape[1]),
+            q.new_zeros(B * H if call.scores.row.size else 0, L),
+        ]
+        self.pulled = scores.Pulled(*(x.numpy() for x in self.parts))
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Of q, k, energy, table, row and v."""
+        B, H, G, L, S, A = self.call.scores.sizes
+        dq, dk, de, table, row = self.parts
+        dq, dk = dq.view(B, H, L, A), _together(dk).view(B, G, S, A)
+        energy = self.call.given.energy
+        if energy is not None:
+            slope = 4 * energy.detach()
+            dq, dk, de = dq * slope, dk * slope, de.sum(0)
+            de = de[-1] - 2 * de[:-1]
+        row = row.view(B, H, L) if row.numel() else row.view(0)
+        return dq, dk, de, table.sum(0), row, _together(self.v).view(B, G, S, self.v.shape[-1])
 
 
-def together(parts: Tensor) -> Tensor:
+def _together(parts: Tensor) -> Tensor:
     """The sum of what the splits hold."""
     return parts[0] if parts.shape[0] == 1 else parts.sum(0)
-
-
-def pulled_back(sc: scores.Scores, room: list[Tensor], width: int, energy: Tensor | None) -> tuple[Tensor, ...]:
-    """Gradients of q, k, energy, table and row from the room they were summed in."""
-    B, H, G, L, S, A = sc.sizes
-    dq, dk, de, table, row = room
-    dq, dk = dq.view(B, H, L, A)[..., :width], together(dk).view(B, G, S, A)[..., :width]
-    if energy is not None:
-        slope = 4 * energy.detach()
-        dq, dk = dq * slope, dk * slope
-        de = de.sum(0)
-        de = (de[-1] - 2 * de[:-1])[:width]
-    return dq, dk, de, table.sum(0), row.view(B, H, L) if row.numel() else row.view(0)
 
 
 def kept(at: Tensor, rate: float, seed: int, dtype: torch.dtype) -> Tensor:

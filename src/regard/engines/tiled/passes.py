@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.engines.tiled.bands import Band, bands, block, merged_spread
-from regard.engines.tiled.ops import DISTANCE, ENTROPY, MOMENTS, PEAK, tiled_softmax
+from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
+from regard.engines.tiled.ops import tiled_softmax
 from regard.engines.tiled.recipe import NOISE, Recipe, recipe
 from regard.engines.tiled.threshold_ops import tiled_threshold
 from regard.grid import Grid

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.engines.tiled.bands import by_reference
-from regard.engines.tiled.ops import DISTANCE, ENTROPY, MOMENTS, PEAK
+from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.passes import Pass, Sums
 from regard.grid import Grid
 from regard.normalize import Annealed, Entmax, GumbelSoftmax, Hardmax, Softmax, Sparsemax
