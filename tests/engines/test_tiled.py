@@ -15,8 +15,8 @@ from torch import Tensor
 
 import regard
 from regard import RegardError, mask, normalize, position, score
-from regard.engines import Tiled
-from regard.engines.tiled import bands, calls, ops
+from regard.engines import Tiled, visible
+from regard.engines.tiled import by_reference, calls, ops
 from regard.grid import Grid
 from regard.kernels import blas, workers
 
@@ -235,10 +235,10 @@ def test_a_mask_with_gaps_is_read_in_bands_and_so_is_a_score_that_no_kernel_know
     ]
     for parts in cases:
         whole = regard.read(q, k, v, engine="reference", groups={"self": mask.window(0, 0, "end")}, **parts)
-        monkeypatch.setattr(bands, "_CELLS", 41 * 20)  # 64 queries a band
-        monkeypatch.setattr(bands, "HELD", 12 * 41 * 20)
+        monkeypatch.setattr(visible, "_CELLS", 41 * 20)  # 64 queries a band
+        monkeypatch.setattr(by_reference, "HELD", 12 * 41 * 20)
         if "score" not in parts:
-            assert len(bands.bands(parts["mask"], Grid.of(2, 6, 150, 41))) == 3
+            assert len(visible.bands(parts["mask"], Grid.of(2, 6, 150, 41))) == 3
         r = regard.read(q, k, v, engine="tiled", groups={"self": mask.window(0, 0, "end")}, **parts)
         for name in ("output", "lse", "entropy", "peak", "distance", "spread"):
             assert torch.allclose(getattr(r, name), getattr(whole, name), atol=1e-9), name

@@ -83,7 +83,7 @@ class Call:
 
     def _sight(self) -> Sight:
         g, L = self.given, self.q.shape[2]
-        mb, mh = torch.broadcast_shapes(g.lo.shape[:2], g.hi.shape[:2])
+        mb, mh = (max(one, other) for one, other in zip(g.lo.shape[:2], g.hi.shape[:2], strict=True))
         lo, hi = (array(x.expand(mb, mh, L).to(torch.int64)).reshape(mb * mh, L) for x in (g.lo, g.hi))
         if self.allowed is None:
             return Sight(lo, hi, mb, mh, 0, (0, 0, 0))

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from regard.engines.memory import is_finite, report_non_finite, without_hidden
 from regard.engines.reference import Reference
-from regard.engines.tiled import bands, passes, readings, recipe
+from regard.engines.tiled import passes, readings, recipe
+from regard.engines.tiled.by_reference import HELD, by_reference
+from regard.engines.visible import block, counts, tiles
 from regard.plan import Composition, Cost, Wanted, products
 from regard.reading import TELEMETRY, Reading
 
@@ -32,13 +34,14 @@ class Tiled:
         return ""
 
     def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
-        (run, of), n = bands.tiles(c.mask, c.grid, self.rows, self.columns, exact)
+        rows = self.rows if c.mask is None else block(*c.mask.hull(c.grid), self.rows)
+        (run, of), n = tiles(c.mask, c.grid, rows, self.columns, exact)
         threads, item = torch.get_num_threads(), max(4, c.q.element_size())
         widened = sum(x.numel() for x in (c.q, c.k, c.v)) * 4 if c.q.element_size() < 4 else 0
         held = threads * self.rows * (self.columns + c.v.shape[-1]) * item + widened
         if not _known(c):  # the reference, a band at a time: slower than at once, but for the memory
             dense = Reference().cost(c, telemetry)
-            return Cost(dense.flops, min(dense.held, bands.HELD * item), 1.5 * dense.seconds - dense.held * 2.5e-10)
+            return Cost(dense.flops, min(dense.held, HELD * item), 1.5 * dense.seconds - dense.held * 2.5e-10)
         hidden = 1.5e-10 * max(c.q.shape[-1], c.k.shape[-1]) if c.score.no_dot_form else 0.0
         seconds = 1.5e-4 + products(c, n) / 1.6e11 + n * (2e-10 + hidden)
         return Cost(products(c, n), held, seconds, (run, of))
@@ -51,7 +54,7 @@ class Tiled:
 
     def _read(self, c: Composition, wanted: Wanted, lse: bool) -> Reading:
         if not _known(c):
-            return replace(bands.by_reference(c, wanted), engine=self.name)
+            return replace(by_reference(c, wanted), engine=self.name)
         c = _readable(c)
         made = passes.prepared(c, wanted, (self.rows, self.columns))
         r = replace(readings.reading(made, c, wanted, lse), engine=self.name)
@@ -65,7 +68,8 @@ def _readable(c: Composition) -> Composition:
     """Without what nobody may see, where that is not a number: 0 · NaN would be NaN."""
     if c.mask is None or _finite(c.k, c.v):
         return c
-    k, v = without_hidden(c.k, c.v, bands.seen_by_anyone(c.mask, c.grid))
+    seen = counts(c.mask, c.grid)[1]
+    k, v = without_hidden(c.k, c.v, None if seen is None else seen.unsqueeze(2))
     return replace(c, k=k, v=v)
 
 

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines.tiled.bands import Band, bands, block, merged_spread
+from regard.engines.tiled.by_reference import merged_spread
 from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.ops import tiled_softmax
 from regard.engines.tiled.recipe import NOISE, Recipe, recipe
 from regard.engines.tiled.threshold_ops import tiled_threshold
+from regard.engines.visible import Band, bands, block
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.numerics import wide

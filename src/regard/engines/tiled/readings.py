@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.engines.tiled.bands import by_reference
+from regard.engines.tiled.by_reference import by_reference
 from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.passes import Pass, Sums
 from regard.grid import Grid
