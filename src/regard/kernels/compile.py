@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from numba import njit
 from numba.core import event
+
+from regard.errors import RegardWarning
 
 #: Sums may be taken in any order; NaN and ±inf keep their meaning. Division by zero is as in NumPy.
 _OPTIONS: dict[str, Any] = {
@@ -24,13 +27,33 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compiled at its first call with each precision, and kept on disk.
 
     Numba takes what it kept for good while the function's own file is unchanged. Kernels inline each other across
-    files, so here it is good while no file with kernels has changed.
+    files, so here it is good while no file with kernels has changed. Where nothing can be kept (no folder that may be
+    written, a full disk) it is compiled anew in each process.
     """
-    made = njit(**_OPTIONS, cache=True)(function)
+    try:
+        made = njit(**_OPTIONS, cache=True)(function)
+    except RuntimeError:  # no folder for it
+        return njit(**_OPTIONS)(function)
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
         kept._source_stamp = _stamp()
+        made._cache.save_overload = _saved(made._cache.save_overload)
     return made
+
+
+def _saved(save: Callable[..., None]) -> Callable[..., None]:
+    def saved(*args: Any) -> None:
+        try:
+            save(*args)
+        except OSError as error:
+            warnings.warn(
+                f"compiled kernels could not be kept ({error}); they are compiled again in every process until they "
+                "can: free space, or name another folder in NUMBA_CACHE_DIR",
+                RegardWarning,
+                stacklevel=2,
+            )
+
+    return saved
 
 
 def inline(function: Callable[..., Any]) -> Any:

@@ -1,0 +1,62 @@
+"""How kernels are kept: until a file with kernels changes, and not at all where nothing can be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from regard import RegardWarning
+from regard.kernels import compile as compiling
+
+
+def double(x):
+    return x + x
+
+
+def test_a_full_disk_costs_the_kept_kernel_and_not_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.core.caching import IndexDataCacheFile
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(IndexDataCacheFile, "save", full)
+    made = compiling.kernel(double)
+    with pytest.warns(RegardWarning, match=r"could not be kept \(.*No space left.*NUMBA_CACHE_DIR"):
+        assert made(21.0) == 42.0
+
+
+def test_where_no_folder_can_be_written_kernels_are_compiled_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba import njit
+
+    def nowhere(**options: Any) -> Any:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(**options)
+
+    monkeypatch.setattr(compiling, "njit", nowhere)
+    assert compiling.kernel(double)(1.5) == 3.0
+
+
+def test_a_kernel_is_kept_until_any_file_with_kernels_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = compiling.kernel(double)._cache._cache_file._source_stamp
+    monkeypatch.setattr(compiling, "_stamp", lambda: "another")
+    assert compiling.kernel(double)._cache._cache_file._source_stamp == "another" != one
+
+
+def test_compiling_is_said_once_on_standard_error(tmp_path: Any) -> None:
+    code = (
+        "from regard.kernels.rows import solve; from regard.kernels.vector import like; import numpy as np;"
+        "solve(np.zeros(3), 1.5, np.empty(4), np.empty(4, np.int32))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stderr
+        for _ in range(2)
+    ]
+    assert said[0].count("compiling kernels for this machine, once") == 1
+    assert said[1] == ""
