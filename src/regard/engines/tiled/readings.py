@@ -14,6 +14,7 @@ from regard.engines.tiled.by_reference import by_reference
 from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.passes import Pass, Sums
 from regard.grid import Grid
+from regard.mask import Mask
 from regard.normalize import Annealed, Entmax, GumbelSoftmax, Hardmax, Softmax, Sparsemax
 from regard.plan import Composition, Wanted
 from regard.reading import Reading
@@ -145,11 +146,8 @@ def _at_keys(v: Tensor, at: Tensor) -> Tensor:
     return v.gather(2, index).view(B, H, L, v.shape[3])
 
 
-def _members(group: object, grid: Grid, at: Tensor) -> Tensor:
+def _members(group: Mask, grid: Grid, at: Tensor) -> Tensor:
     """Whether key at[b, h, i] is in the group, for each query."""
-    from regard.mask import Mask
-
-    assert isinstance(group, Mask)
     picked = Grid(grid.b, grid.h, grid.i, at.unsqueeze(-1), grid.L, grid.S)
     return group.allows(picked).expand(*at.shape, 1).squeeze(-1) if grid.S else torch.zeros_like(at, dtype=torch.bool)
 
@@ -161,7 +159,7 @@ def _sparse(p: Pass, c: Composition, wanted: Wanted, n: Entmax, lse: bool) -> Re
         mass |= by_reference(c, Wanted(groups=p.placed)).mass
     r = Reading(
         output=s.out.to(c.q.dtype),
-        lse=s.out[..., 0] if s.out.shape[-1] else s.out.sum(-1),
+        lse=s.out.detach().sum(-1),  # a stand-in until the scores are asked: it shows NaN, and that is looked for
         seen=p.counts,
         entropy=s.entropy,
         bound=s.peak,
