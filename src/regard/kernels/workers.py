@@ -45,7 +45,7 @@ if hasattr(os, "register_at_fork"):
 
 def share(kernel: Callable[..., None], chunks: Iterable[tuple[int, int]], *args: Any) -> None:
     """Calls ``kernel(*args, first, last)`` for every chunk of tasks, chunks being taken as threads come free."""
-    todo = deque(chunks)
+    waiting = deque(chunks)
     limit = thread_setter()
 
     def work() -> None:
@@ -53,7 +53,7 @@ def share(kernel: Callable[..., None], chunks: Iterable[tuple[int, int]], *args:
         try:
             while True:
                 try:
-                    first, last = todo.popleft()
+                    first, last = waiting.popleft()
                 except IndexError:
                     return
                 kernel(*args, first, last)
@@ -61,12 +61,12 @@ def share(kernel: Callable[..., None], chunks: Iterable[tuple[int, int]], *args:
             if limit:
                 limit(before)
 
-    helpers = min(torch.get_num_threads(), len(todo)) - 1
+    helpers = min(torch.get_num_threads(), len(waiting)) - 1
     futures = [_pool.get().submit(work) for _ in range(helpers)]
     try:
         work()
     finally:
-        todo.clear()  # after an interrupt nothing new is begun
+        waiting.clear()  # after an interrupt nothing new is begun
         wait(futures)
     for future in futures:
         future.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -126,7 +126,7 @@ class Pass:
             None,
         )
 
-    def _band(self, operator, made: Recipe, band: Band, want: int, *more):  # type: ignore[no-untyped-def]
+    def _band(self, operator: Any, made: Recipe, band: Band, want: int, *more: Tensor) -> Any:
         start, stop = band.start, band.stop
         rows, columns = self.tile
         if not torch.compiler.is_compiling():
@@ -185,5 +185,5 @@ def _by_key(group: Mask, grid: Grid) -> bool:
     return group.allows(grid.rows(0, 1)).shape[2] == 1 and group.allows(grid.rows(0, 2)).shape[2] == 1
 
 
-def _joined(parts, dim: int) -> Tensor:  # type: ignore[no-untyped-def]
+def _joined(parts: tuple[Tensor, ...] | list[Tensor], dim: int) -> Tensor:
     return parts[0] if len(parts) == 1 or parts[0].dim() <= dim else torch.cat(parts, dim)
