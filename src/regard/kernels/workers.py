@@ -21,6 +21,9 @@ from regard.kernels.blas import thread_setter
 
 class _Pool:
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.lock = threading.Lock()
         self.executor: ThreadPoolExecutor | None = None
 
@@ -36,7 +39,7 @@ _pool = _Pool()
 
 def _after_fork() -> None:
     """The parent's threads are not in the child, and its lock may have been held."""
-    _pool.__init__()  # type: ignore[misc]
+    _pool.reset()
 
 
 if hasattr(os, "register_at_fork"):
