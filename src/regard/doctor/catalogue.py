@@ -37,7 +37,8 @@ CATALOGUE: dict[str, Entry] = {
     "PAD001": Entry(
         "error",
         "Padding is read by real tokens",
-        "Hide padded keys from every query before the softmax: a boolean mask (True = may look) or −inf on their scores.",
+        "Hide padded keys from every query before the softmax: a boolean mask (True = may look), or −inf on their "
+        "scores.",
     ),
     "PAD002": Entry(
         "error",
