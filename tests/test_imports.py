@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 HEAVY = ["matplotlib", "numba", "sentencepiece", "transformers", "triton"]
 
 PROBE = f"""
@@ -55,3 +57,16 @@ def test_all_is_sorted_and_is_what_is_visible() -> None:
     assert foreign == set()
     public = {name for name in seen["all"] if not name.startswith("_")}
     assert set(seen["objects"]) == public - set(seen["modules"])
+
+
+def test_import_alone_waits_for_no_torch() -> None:
+    script = "import sys, regard; print([n for n in ('torch', 'numpy') if n in sys.modules], len(dir(regard)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[] ")
+
+
+def test_a_name_that_is_not_there_is_refused() -> None:
+    import regard
+
+    with pytest.raises(AttributeError, match="tention"):
+        _ = regard.tention

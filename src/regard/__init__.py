@@ -1,10 +1,18 @@
-"""regard: attention for PyTorch that you can compose, measure and trust."""
+"""regard: attention for PyTorch that you can compose, measure and trust.
 
-from regard import mask, nn, normalize, position, score
-from regard.errors import RegardError, RegardWarning
-from regard.operator import attend, explain, read, scores, weights
-from regard.plan import Plan
-from regard.reading import Reading
+A name is imported when it is first asked for, so that help, the pytest plugin and anything else that needs no tensor
+does not wait for PyTorch.
+"""
+
+import importlib as _importlib
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from regard import mask, nn, normalize, position, score
+    from regard.errors import RegardError, RegardWarning
+    from regard.operator import attend, explain, read, scores, weights
+    from regard.plan import Plan
+    from regard.reading import Reading
 
 __version__ = "0.1.0"
 
@@ -24,3 +32,29 @@ __all__ = [
     "scores",
     "weights",
 ]
+
+#: Where each public name lives; what is not named here is a submodule.
+_HOMES = {
+    "Plan": "plan",
+    "Reading": "reading",
+    "RegardError": "errors",
+    "RegardWarning": "errors",
+    "attend": "operator",
+    "explain": "operator",
+    "read": "operator",
+    "scores": "operator",
+    "weights": "operator",
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    found = _importlib.import_module(f"regard.{_HOMES.get(name, name)}")
+    value = getattr(found, name) if name in _HOMES else found
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -133,13 +133,16 @@ def _check_endings(png: Path | None, html: Path | None) -> None:
 
 
 def _write(looks: list[Look], png: Path | None, html: Path | None) -> None:
-    if png is not None:
-        from regard.translate.look.figure import save
+    from regard.files import replace
 
-        missing = save(looks, png)
+    if png is not None:
+        from regard.translate.look.figure import drawing
+
+        picture, missing = drawing(looks, png.suffix[1:])
+        replace(png, picture, "--png")
         if missing:
             typer.echo(f"{png}: no installed font has {''.join(missing)}; install Noto Sans CJK to see them", err=True)
     if html is not None:
         from regard.translate.look.page import document
 
-        html.write_text(document(looks), encoding="utf-8")
+        replace(html, document(looks).encode(), "--html")

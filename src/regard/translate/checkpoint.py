@@ -16,7 +16,6 @@ the old one, so that at any moment each name is either the old file or the new o
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from hashlib import sha256
@@ -28,6 +27,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.files import replace
 from regard.translate.model import Config, Model
 from regard.translate.vocabulary import Vocabulary
 
@@ -39,39 +39,13 @@ __all__ = [
     "read_json",
     "save_model",
     "save_state",
-    "write",
     "write_json",
 ]
 
 
-def write(path: Path, data: bytes) -> None:
-    """Puts ``data`` at ``path``, all of it or nothing: written beside, flushed to the disk, renamed.
-
-    Raises:
-        RegardError: the disk is full or the place cannot be written; what stood at ``path`` still stands.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise RegardError(
-            f"out: cannot write {path}: {error.strerror}; the file of before is untouched: make room and run again"
-        ) from error
-
-
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes ``value`` as :func:`write` does."""
-    write(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    """Writes ``value`` as :func:`regard.files.replace` does."""
+    replace(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -94,7 +68,7 @@ def save_model(directory: Path, weights: Mapping[str, Tensor], dtype: torch.dtyp
     """Writes ``model.safetensors``."""
     from safetensors.torch import save
 
-    write(
+    replace(
         directory / "model.safetensors",
         save({name: tensor.detach().to(dtype).contiguous() for name, tensor in weights.items()}),
     )
@@ -102,8 +76,8 @@ def save_model(directory: Path, weights: Mapping[str, Tensor], dtype: torch.dtyp
 
 def save_vocabularies(directory: Path, source: Vocabulary, target: Vocabulary) -> None:
     """Writes ``source.model`` and ``target.model``."""
-    write(directory / "source.model", source.model)
-    write(directory / "target.model", target.model)
+    replace(directory / "source.model", source.model)
+    replace(directory / "target.model", target.model)
 
 
 def save_config(directory: Path, config: Config) -> None:
@@ -179,7 +153,7 @@ def save_state(directory: Path, state: Mapping[str, Any]) -> None:
     """Writes ``state.pt``: tensors, numbers and strings in dictionaries and lists, nothing that is code."""
     out = BytesIO()
     torch.save(dict(state), out)
-    write(directory / "state.pt", out.getvalue())
+    replace(directory / "state.pt", out.getvalue())
 
 
 def load_state(directory: Path) -> dict[str, Any] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,10 +13,10 @@ if TYPE_CHECKING:
 _HAN = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "SimHei", "PingFang SC")
 
 
-def save(looks: Sequence[Look], path: Path) -> list[str]:
-    """Writes the looks below each other as a picture, and gives back the characters for which no font was found.
+def drawing(looks: Sequence[Look], kind: str = "png") -> tuple[bytes, list[str]]:
+    """The looks below each other as the bytes of a picture, and the characters for which no font was found.
 
-    The file's ending says what kind (.png, .svg, .pdf).
+    ``kind`` is png, svg or pdf.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -28,12 +29,11 @@ def save(looks: Sequence[Look], path: Path) -> list[str]:
     panels = figure.subplots(len(looks), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, look in zip(panels, looks, strict=True):
         _draw(panel, look, families)
-    import warnings
-
+    file = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # said once, by the caller
-        figure.savefig(path, dpi=160)
-    return missing
+        figure.savefig(file, format=kind, dpi=160)
+    return file.getvalue(), missing
 
 
 def _draw(panel: Any, look: Look, families: list[str]) -> None:
