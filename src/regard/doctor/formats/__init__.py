@@ -1,0 +1,1 @@
+"""A report as other things read it: a terminal, a page, a code review."""

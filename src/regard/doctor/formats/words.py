@@ -1,0 +1,64 @@
+"""What every format says in the same words: counts, the findings of one code, text safe to show."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from regard.doctor.finding import SEVERITIES
+
+if TYPE_CHECKING:
+    from regard.doctor.finding import Finding
+    from regard.doctor.report import Report
+
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn")  # control, direction marks, halves of a pair, and what has no meaning
+
+
+def safe(text: str) -> str:
+    """``text`` on one line, without what could command a terminal or reverse its direction.
+
+    >>> safe("a\\tb\\n \\x1b[31mred")
+    'a b �[31mred'
+    """
+    return "".join("�" if unicodedata.category(c) in _HIDDEN else c for c in " ".join(text.split()))
+
+
+def together(findings: list[Finding]) -> Iterator[list[Finding]]:
+    """The findings of one code, severity and fix, worst first."""
+    for _, group in groupby(findings, key=lambda one: (one.severity, one.code, one.fix)):
+        yield list(group)
+
+
+def passed(report: Report) -> dict[str, list[str]]:
+    """The cases that passed, by probe, each in the order in which they ran."""
+    cases: dict[str, list[str]] = {}
+    for one in report.passed:
+        cases.setdefault(one.probe, []).append(one.case)
+    return cases
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "error"), counted(3, "note")
+    ('1 error', '3 notes')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def summary(report: Report) -> str:
+    """One line: what was found, how much passed, how much could not be tested, and the time."""
+    numbers = {name: sum(one.severity == name for one in report.findings) for name in SEVERITIES}
+    found = [counted(number, name) for name, number in numbers.items() if number]
+    if report.exit_status == 2:
+        found = ["nothing could be tested"]
+    elif not found:
+        found = ["nothing found"]
+    parts = [
+        ", ".join(found),
+        f"{counted(len(report.passed), 'check')} passed",
+        f"{len(report.untested):,} could not be tested" if report.untested else "",
+        f"{report.seconds:.1f} s" if report.seconds else "",
+    ]
+    return "; ".join(part for part in parts if part)
