@@ -69,7 +69,7 @@ def _result(one: Finding, report: Report, rule: int) -> dict[str, Any]:
     at = place(one.source or report.source)
     if at is not None:
         location["physicalLocation"] = _physical(at)
-    identity = sha256("\0".join((one.code, report.model, one.module)).encode()).hexdigest()
+    identity = sha256("\0".join((one.code, report.model, one.module)).encode(errors="replace")).hexdigest()
     return {
         "ruleId": one.code,
         "ruleIndex": rule,
