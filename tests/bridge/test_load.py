@@ -97,6 +97,7 @@ def test_an_encoder_decoder_is_given_both_sides(tmp_path: Path) -> None:
         (1, "model, {'x': torch.ones(2, 3)}"),
         (2, "model, torch.ones(2, 3)"),
         (3, "{'model': model, 'batch': (torch.ones(2, 3),), 'causal': True, 'pad_id': 7}"),
+        (4, "model, torch.ones(2, 3), {'causal': True, 'pad_id': 7}"),
     ],
 )
 def test_a_factory_says_model_and_batch(
@@ -110,7 +111,7 @@ def test_a_factory_says_model_and_batch(
     assert found.run().shape == (2, 5)
     assert isinstance(found.model, nn.Linear)
     assert not found.model.training
-    if number == 3:
+    if number >= 3:
         assert found.causal is True
         assert found.options == {"pad_id": 7}
 
@@ -137,6 +138,9 @@ def test_a_factory_may_say_a_folder_and_take_the_text(
         ("faulty:asks", "wants size"),
         ("faulty:no_batch", "batch is NoneType"),
         ("faulty:no_model", "model is int"),
+        ("faulty:falls", "the factory raised KeyError: 'size'; call it"),
+        ("torn:make", "importing torn raised ZeroDivisionError: division by zero; mend it"),
+        ("nobody/has-this-model", "found no such folder, and no such model in the Hugging Face cache.*--download"),
         ("faulty:typo", "unknown name 'casual'; did you mean 'causal'"),
         ("needs:anything", "needs the module not_there_at_all"),
         (":make", "wanted a Hugging Face folder or name"),
@@ -148,11 +152,13 @@ def test_a_wrong_name_is_one_line_that_says_what_was_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
 ) -> None:
     module(tmp_path, monkeypatch, "needs", "import not_there_at_all\n")
+    module(tmp_path, monkeypatch, "torn", "1 / 0\n")
     module(
         tmp_path,
         monkeypatch,
         "faulty",
         "import torch\nnumber = 3\ndef nothing(): pass\ndef asks(size): pass\n"
+        "def falls(): return {}['size']\n"
         "def no_batch(): return torch.nn.Linear(1, 1), None\ndef no_model(): return 3, torch.ones(1)\n"
         "def typo(): return {'model': torch.nn.Linear(1, 1), 'batch': torch.ones(1), 'casual': True}\n",
     )
@@ -163,6 +169,8 @@ def test_a_wrong_name_is_one_line_that_says_what_was_wanted(
 
 def test_a_text_that_cannot_be_read_is_said(folder: Path, tmp_path: Path) -> None:
     text = tmp_path / "text"
+    with pytest.raises(RegardError, match=r"--text: cannot read .*No such file"):
+        load(str(folder), text)
     text.write_bytes(b"\n \n")
     with pytest.raises(RegardError, match="is empty"):
         load(str(folder), text)
@@ -178,3 +186,12 @@ def test_nothing_of_a_tokenizer_is_missing_from_the_strings(folder: Path) -> Non
     assert isinstance(found.batch, dict)
     assert [len(row) for row in found.strings] == found.batch["attention_mask"].sum(-1).tolist()
     assert torch.is_tensor(found.batch["input_ids"])
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_damaged_folder_is_said(folder: Path, tmp_path: Path, file: str) -> None:
+    for each in folder.iterdir():
+        (tmp_path / each.name).write_bytes(each.read_bytes())
+    (tmp_path / file).write_bytes(b"{" * 40)
+    with pytest.raises(RegardError, match="no model could be loaded"):
+        load(str(tmp_path))

@@ -27,13 +27,13 @@ SENTENCES = (
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "merges.txt", "*.model")
 
 
-def huggingface(name: str, text: Path | None, rows: int | None, length: int | None) -> Loaded:
+def huggingface(name: str, text: Path | None, rows: int | None, length: int | None, download: bool = False) -> Loaded:
     """The model of a Hugging Face folder or name in float32, its tokenizer where it has one, and a batch."""
     from regard.bridge.load import Loaded
 
     lines = None if text is None else _lines(text)
     with _quiet():
-        config, model, tokenizer = _parts(name)
+        config, model, tokenizer = _parts(name, download)
     ids = _random_ids(config) if tokenizer is None else None
     if ids is None:
         ids = _ids(tokenizer, SENTENCES if lines is None else lines, rows)
@@ -53,7 +53,7 @@ def huggingface(name: str, text: Path | None, rows: int | None, length: int | No
     return Loaded(model.eval(), batch, name, tokenizer, strings, _causal(config, model), {"pad_id": pad})
 
 
-def _parts(name: str) -> tuple[Any, torch.nn.Module, Any]:
+def _parts(name: str, download: bool) -> tuple[Any, torch.nn.Module, Any]:
     transformers = _transformers()
     folder = Path(name)
     if folder.is_dir() and not (folder / "config.json").is_file():
@@ -63,21 +63,26 @@ def _parts(name: str) -> tuple[Any, torch.nn.Module, Any]:
             f"{name}: found no such folder, wanted a Hugging Face folder or name, or package.module:factory"
         )
     try:
-        config = transformers.AutoConfig.from_pretrained(name)
+        config = transformers.AutoConfig.from_pretrained(name, local_files_only=not download)
         known = [getattr(transformers, each, None) for each in config.architectures or ()]
         kind = next((each for each in known if each is not None), transformers.AutoModel)
-        model = kind.from_pretrained(name, dtype=torch.float32)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        model = kind.from_pretrained(name, dtype=torch.float32, local_files_only=not download)
+    except Exception as error:  # a damaged file raises what its reader likes
+        if not folder.is_dir() and not download:
+            raise RegardError(
+                f"{name}: found no such folder, and no such model in the Hugging Face cache on this disk; wanted "
+                "either: give a folder, or add --download to fetch it"
+            ) from error
         raise RegardError(f"{name}: no model could be loaded: {_first(error)}") from error
-    return config, model, _tokenizer(transformers, name, folder)
+    return config, model, _tokenizer(transformers, name, folder, download)
 
 
-def _tokenizer(transformers: Any, name: str, folder: Path) -> Any:
+def _tokenizer(transformers: Any, name: str, folder: Path, download: bool) -> Any:
     """The tokenizer, or None: many folders hold weights only, and for want of files one that knows no word is made."""
     if folder.is_dir() and not any(list(folder.glob(each)) for each in TOKENIZER_FILES):
         return None
     try:
-        return transformers.AutoTokenizer.from_pretrained(name)
+        return transformers.AutoTokenizer.from_pretrained(name, local_files_only=not download)
     except (OSError, ValueError, KeyError, ImportError, AttributeError, TypeError):
         return None
 
@@ -116,6 +121,8 @@ def _lines(text: Path) -> list[str]:
         raise RegardError(
             f"--text: {text} is not UTF-8 at byte {error.start}; convert it first, for example with iconv -t UTF-8"
         ) from error
+    except OSError as error:
+        raise RegardError(f"--text: cannot read {text}: {error.strerror}; wanted a file of UTF-8 text") from error
     lines = [line for line in read.splitlines() if line.strip()]
     if not lines:
         raise RegardError(f"--text: {text} is empty, wanted some text")

@@ -44,18 +44,26 @@ class Loaded:
         return self.model(*self.batch)
 
 
-def load(name: str, text: Path | None = None, *, rows: int | None = 4, length: int | None = 128) -> Loaded:
+def load(
+    name: str,
+    text: Path | None = None,
+    *,
+    rows: int | None = 4,
+    length: int | None = 128,
+    download: bool = False,
+) -> Loaded:
     """The model that ``name`` says, with a batch made from ``text``.
 
     Args:
         name: a Hugging Face folder or name; or ``package.module:factory``, a function that is called with no argument
             (or with ``text``, where it has a parameter of that name) and gives a model and its batch, ``(model,
-            batch)``; a mapping with ``model``, ``batch`` and what `regard.check` takes; or the path of a Hugging Face
-            folder. A module file in the current folder is found.
+            batch)``, with a third item that maps what `regard.check` takes; a mapping with all of it; or the path of a
+            Hugging Face folder. A module file in the current folder is found.
         text: a UTF-8 file. Each line that isn't empty is a row of the batch, as far as ``rows``; a text of one line is
             cut in two unequal rows, so that there is padding. A few sentences where it is not given.
         rows: how many rows at most; None makes one row of the whole text.
         length: how many tokens a row has at most; None sets no bound but the model's own.
+        download: whether a Hugging Face name that is not on this disk may be fetched.
 
     Raises:
         RegardError: no such model, module, factory or file; a text that is empty or no UTF-8; no tokenizer for it.
@@ -68,26 +76,28 @@ def load(name: str, text: Path | None = None, *, rows: int | None = 4, length: i
         if number is not None and number < 1:
             raise RegardError(f"{option}: found {number}, wanted a whole number of at least 1")
     if ":" in name and not Path(name).exists():
-        return _made(name, text, rows, length)
+        return _made(name, text, rows, length, download)
     from regard.bridge.folder import huggingface
 
-    return huggingface(name, text, rows, length)
+    return huggingface(name, text, rows, length, download)
 
 
-def _made(name: str, text: Path | None, rows: int | None, length: int | None) -> Loaded:
+def _made(name: str, text: Path | None, rows: int | None, length: int | None, download: bool) -> Loaded:
     given = _call(name, _factory(name), text)
     if isinstance(given, str | Path):
         from regard.bridge.folder import huggingface
 
-        return replace(huggingface(str(given), text, rows, length), name=name)
+        return replace(huggingface(str(given), text, rows, length, download), name=name)
     if isinstance(given, Loaded):
         return replace(given, model=given.model.eval())
     if isinstance(given, tuple) and len(given) == 2:
         given = {"model": given[0], "batch": given[1]}
+    if isinstance(given, tuple) and len(given) == 3 and isinstance(given[2], Mapping):
+        given = {**given[2], "model": given[0], "batch": given[1]}
     if not isinstance(given, Mapping):
         raise RegardError(
-            f"{name}: the factory gave {type(given).__name__}, wanted (model, batch), a mapping with model and batch, "
-            "or the path of a Hugging Face folder"
+            f"{name}: the factory gave {type(given).__name__}, wanted (model, batch), (model, batch, options), a "
+            "mapping with model and batch, or the path of a Hugging Face folder"
         )
     return _from_mapping(name, given)
 
@@ -132,6 +142,11 @@ def _factory(name: str) -> Any:
         raise RegardError(
             f"{name}: found no module {error.name}; wanted package.module:factory that can be imported from here"
         ) from error
+    except Exception as error:
+        raise RegardError(
+            f"{name}: importing {module_name} raised {_said(error)}; mend it first: python -c 'import {module_name}' "
+            "shows where"
+        ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise RegardError(f"{name}: {module_name} has no {attribute}; wanted a function that gives (model, batch)")
@@ -158,4 +173,14 @@ def _call(name: str, factory: Any, text: Path | None) -> Any:
         raise RegardError(
             f"{name}: the factory wants {', '.join(needed)}; wanted one that can be called with nothing, or with text"
         )
-    return factory(text=text) if takes_text else factory()
+    try:
+        return factory(text=text) if takes_text else factory()
+    except Exception as error:
+        raise RegardError(
+            f"{name}: the factory raised {_said(error)}; call it by itself, or add --debug, to see where"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
