@@ -113,6 +113,11 @@ CATALOGUE: dict[str, Entry] = {
         "A reordered cache mixes rows",
         "Reorder keys, values and per-row state of every layer by the same index.",
     ),
+    "CCH006": Entry(
+        "error",
+        "Room that is not used changes outputs",
+        "Hide slots of the cache that nothing was written to, whatever its capacity.",
+    ),
     "POS001": Entry(
         "note",
         "Left padding shifts positions unless they are given",
@@ -132,6 +137,11 @@ CATALOGUE: dict[str, Entry] = {
         "warning",
         "A window reaches further or less than declared",
         "A window of W keys holds the token itself and W − 1 before it; flash kernels count neighbours, not keys.",
+    ),
+    "POS005": Entry(
+        "warning",
+        "Left padding is wrong even with positions given",
+        "Use the given positions everywhere that a position matters: embeddings, rotations, biases, and the mask.",
     ),
     "MSK001": Entry(
         "error",
@@ -272,6 +282,11 @@ CATALOGUE: dict[str, Entry] = {
         "note",
         "Watching changed the path",
         "Outputs at padded places may differ from an unwatched run; the probes ran unwatched.",
+    ),
+    "PTH003": Entry(
+        "warning",
+        "Two paths of one model disagree",
+        "The fused path of eval mode and the plain one differ at real tokens: compare the masks that each is given.",
     ),
     "API001": Entry(
         "warning",

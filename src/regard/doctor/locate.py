@@ -1,0 +1,159 @@
+"""Where it begins: the first module whose inputs stand still and whose outputs move."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.doctor.effect import REAL, difference
+from regard.doctor.outputs import tensors
+from regard.doctor.subject import CouldNotRun, last_bits
+
+
+@dataclass(frozen=True)
+class Place:
+    """A module by its path in the model, and the file and line of its forward."""
+
+    module: str
+    source: str
+    change: float = 0.0
+    noise: float = 0.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Which places of a run are to stand still: for each length of a sequence, (B, L) of booleans.
+
+    ``order`` puts the places of a permuted sequence back, (L,) for each length.
+    """
+
+    at: dict[int, Tensor]
+    order: dict[int, Tensor] = field(default_factory=dict)
+
+    def of(self, x: Tensor) -> Tensor | None:
+        """The protected places of a tensor, (n, …); None where it has no axis of tokens."""
+        for axis in (1, 2, 0):
+            if axis >= x.dim():
+                continue
+            mask = self.at.get(x.shape[axis])
+            if mask is None:
+                continue
+            B = mask.shape[0]
+            if axis == 0:  # (L, B, …), or (L,) and (L, D), the same for every row
+                x = x.transpose(0, 1) if x.dim() > 1 and x.shape[1] == B else x.unsqueeze(0)
+            elif axis == 2:
+                x = x.transpose(1, 2)
+            if x.shape[0] not in (1, B):
+                continue
+            if (order := self.order.get(mask.shape[1])) is not None:
+                x = x[:, order.to(x.device)]
+            return x.expand(B, *x.shape[1:])[mask.to(x.device)].detach().clone()
+        return None
+
+
+Run = Callable[[], Any]
+Record = list[tuple[str, list[Tensor | None], list[Tensor | None]]]
+
+
+def locate(model: nn.Module, one: Run, other: Run, kept: tuple[Kept, Kept]) -> Place:
+    """The module where protected places begin to differ between two runs of the model.
+
+    Every submodule's inputs and outputs are recorded at the protected places: in the first run, in the first run with
+    every weight moved by its last bit (the noise of each module), and in the other run. Of the modules whose inputs
+    stand still and whose outputs move, the innermost that finishes first is named; the model itself where none does.
+    """
+    try:
+        base = record(model, one, kept[0])
+        with last_bits(model):
+            shaken = record(model, one, kept[0])
+        moved = record(model, other, kept[1])
+    except CouldNotRun:
+        return place_of(model, "")
+    times: dict[str, int] = {}
+    by_call = []
+    for run in (base, shaken, moved):
+        times.clear()
+        calls: dict[tuple[str, int], tuple[list[Tensor | None], list[Tensor | None]]] = {}
+        for name, ins, outs in run:
+            calls[name, times.get(name, 0)] = (ins, outs)
+            times[name] = times.get(name, 0) + 1
+        by_call.append(calls)
+    first, noisy, second = by_call
+    for key, (ins, outs) in first.items():
+        if key not in second or key not in noisy:
+            continue
+        still = _worst(ins, noisy[key][0], second[key][0])
+        loose = _worst(outs, noisy[key][1], second[key][1])
+        if still[0] <= still[1] * REAL and loose[0] > loose[1] * REAL:
+            return place_of(model, key[0], *loose)
+    return place_of(model, "")
+
+
+def place_of(model: nn.Module, path: str, change: float = 0.0, noise: float = 0.0) -> Place:
+    """The module at a path, with the file and line of its forward."""
+    try:
+        module = model.get_submodule(path)
+    except AttributeError:
+        return Place(path, "", change, noise)
+    return Place(path, source_of(type(module).forward), change, noise)
+
+
+def source_of(what: Callable[..., Any]) -> str:
+    """``file:line``, the file as it is seen from the working directory where it lies below it; empty where unknown."""
+    try:
+        file, line = inspect.getsourcefile(what), inspect.getsourcelines(what)[1]
+    except (OSError, TypeError):
+        return ""
+    if not file:
+        return ""
+    near = os.path.relpath(file)
+    return f"{file if near.startswith('..') else near}:{line}"
+
+
+def record(model: nn.Module, run: Run, kept: Kept) -> Record:
+    found: Record = []
+    handles = []
+    for name, module in model.named_modules():
+        went_in: list[list[Tensor | None]] = []
+
+        def before(_: nn.Module, args: Any, kwargs: Any, stack: list[list[Tensor | None]] = went_in) -> None:
+            stack.append([kept.of(x) for x in tensors([*args, kwargs])])
+
+        def after(_: nn.Module, args: Any, kwargs: Any, out: Any, name: str = name, stack: Any = went_in) -> None:
+            found.append((name, stack.pop(), [kept.of(x) for x in tensors(_opened(out))]))
+
+        handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(module.register_forward_hook(after, with_kwargs=True))
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _opened(out: Any) -> Any:
+    """An output object as its fields."""
+    return out if isinstance(out, Tensor | tuple | list | dict) or not hasattr(out, "__dict__") else vars(out)
+
+
+def _worst(base: list[Tensor | None], shaken: list[Tensor | None], moved: list[Tensor | None]) -> tuple[float, float]:
+    """The largest change among the tensors, and the noise beside it; what cannot be compared stands still."""
+    worst = (0.0, 0.0)
+    for one, noisy, other in zip(base, shaken, moved, strict=False):
+        if one is None or noisy is None or other is None or one.shape != other.shape or one.shape != noisy.shape:
+            continue
+        if not one.numel():
+            continue
+        change, noise = float(difference(one, other).max()), float(difference(one, noisy).max())
+        if one.is_floating_point():
+            noise = max(noise, 4 * torch.finfo(one.dtype).eps * float(one.double().abs().nan_to_num(0, 0, 0).max()))
+        if change > noise * REAL and change - noise * REAL > worst[0] - worst[1] * REAL:
+            worst = (change, noise)
+    return worst

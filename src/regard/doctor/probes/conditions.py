@@ -1,0 +1,93 @@
+"""The states a model is probed in: leaks that show in one of them do not show in the others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.doctor.inputs import Inputs, Stream
+from regard.doctor.subject import CouldNotRun, Subject
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way of asking: what is done to the batch, which arguments are added, and what holds meanwhile."""
+
+    name: str
+    prepare: Callable[[Inputs], Inputs]
+    options: dict[str, Any]
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+    def said(self) -> str:
+        return f" ({self.name})" if self.name else ""
+
+
+def conditions(subject: Subject, stream: Stream, given: str = "") -> Iterator[Condition]:
+    """As given, then without a mask, with an all-ones mask, one row alone, weights asked for, dropout configured, and
+    with gradients recorded."""
+
+    def same(inputs: Inputs) -> Inputs:
+        return inputs
+
+    yield Condition(given, same, {})
+    mask = stream.mask
+    if mask is not None:
+        if mask in subject.batch.values:
+            yield Condition("no mask given", lambda x: x.without(mask), {})
+        yield Condition("an all-ones mask", partial(_all_ones, stream), {})
+        yield Condition("padding on the right", partial(_hidden, stream, False), {})
+        if stream.aligned:
+            yield Condition("padding on the left", partial(_hidden, stream, True), {})
+    yield Condition("one row", lambda x: x.rows([0]), {})
+    if subject.flag is not None:
+        yield Condition(f"{subject.flag}=True", same, {subject.flag: True})
+    yield Condition("dropout configured", same, {}, partial(dropout_configured, subject.model))
+    yield Condition("gradients recorded", same, {}, torch.enable_grad)
+
+
+def _all_ones(stream: Stream, inputs: Inputs) -> Inputs:
+    return inputs.with_real(stream, torch.ones_like(inputs.real(stream)))
+
+
+def _hidden(stream: Stream, left: bool, inputs: Inputs) -> Inputs:
+    """Padding of a different length in every row but the first, put over the tokens that stand there."""
+    B, L = inputs.shape(stream)
+    if L < 4:
+        raise CouldNotRun(f"{L} tokens are too few to hide some")
+    longest = max(1, L // 3)
+    count = torch.arange(B) * longest // max(1, B - 1) if B > 1 else torch.tensor([longest])
+    place = torch.arange(L)
+    real = place >= count[:, None] if left else place < L - count[:, None]
+    real = real.to(inputs.tokens(stream).device) & inputs.real(stream)
+    inputs = inputs.with_real(stream, real)
+    if left and stream.positions is not None:
+        inputs = inputs.with_positions(stream, real)
+    return inputs
+
+
+@contextlib.contextmanager
+def dropout_configured(model: nn.Module, p: float = 0.5) -> Iterator[None]:
+    """Every dropout probability of the model set to ``p``, wherever it is kept; then put back. A default of 0 hides a
+    dropout that does not know the mode."""
+    kept: list[tuple[Any, str, float]] = []
+    holders = list(model.modules())
+    configs = {id(c): c for m in holders if (c := getattr(m, "config", None)) is not None and hasattr(c, "__dict__")}
+    for holder in [*holders, *configs.values()]:
+        for name, value in list(vars(holder).items()):
+            is_rate = isinstance(value, float) and 0.0 <= value < 1.0
+            named_so = "drop" in name.lower() or (name == "p" and isinstance(holder, nn.modules.dropout._DropoutNd))
+            if is_rate and named_so:
+                kept.append((holder, name, value))
+    try:
+        for holder, name, _ in kept:
+            setattr(holder, name, p)
+        yield
+    finally:
+        for holder, name, value in kept:
+            setattr(holder, name, value)

@@ -1,0 +1,180 @@
+"""Do later tokens reach earlier outputs, and do earlier tokens reach later ones?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from regard.doctor.effect import Effect, effect
+from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
+from regard.doctor.inputs import Inputs
+from regard.doctor.locate import Kept, locate
+from regard.doctor.probes.conditions import Condition, conditions
+from regard.doctor.subject import CouldNotRun, Subject
+
+NAME = "future"
+_CUTS = (1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127)  # about tiles and blocks: a leak may stop at their edges
+
+
+def future(subject: Subject) -> Iterator[Observation]:
+    """Tokens from a cut on are replaced; outputs before it must not move (where the model claims to be causal), or must
+    (where it claims to see both ways). In every condition, at several cuts."""
+    if not subject.per_position:
+        yield Untested(NAME, "the model gives no output for each token; give forward(model, batch) that does")
+        return
+    stream = subject.stream
+    base = subject.batch
+    L = base.shape(stream)[1]
+    if L < 3:
+        yield Untested(NAME, f"{L} tokens are too few; give a batch of 3 or more")
+        return
+    cuts = sorted({cut for cut in (*_CUTS, L // 2, L - 1) if max(1, subject.prefix) <= cut < L})
+    leaks: list[tuple[Condition, int, Effect]] = []
+    tight: list[Condition] = []
+    for condition in conditions(subject, stream):
+        few = (
+            cuts
+            if condition.name in ("", "one row")
+            else sorted({cuts[0], cuts[len(cuts) // 2], cuts[-1], *cuts[2:6:2]})
+        )
+        try:
+            found = _leaks(subject, condition, few)
+        except CouldNotRun as why:
+            yield Untested(NAME, f"{condition.name}: {why}")
+            continue
+        leaks += [(condition, cut, one) for cut, one in found if one.real]
+        if not any(one.real for _, one in found):
+            tight.append(condition)
+            worst = max((one for _, one in found), key=lambda one: one.change)
+            if subject.causal is not False:
+                yield Passed(NAME, f"later tokens leave earlier outputs{condition.said()}", worst.evidence())
+    yield from _verdict(subject, leaks, tight, cuts)
+    yield from _past(subject)
+
+
+def _verdict(
+    subject: Subject, leaks: list[tuple[Condition, int, Effect]], tight: list[Condition], cuts: list[int]
+) -> Iterator[Observation]:
+    if subject.causal is False:
+        if leaks:
+            yield Passed(NAME, "later tokens reach earlier outputs, as claimed", leaks[0][2].evidence())
+        else:
+            yield Finding(
+                "CAU002",
+                "the model is said to see both ways, but no later token moves an earlier output "
+                f"(cuts {', '.join(map(str, cuts))})",
+            )
+        return
+    if not leaks:
+        yield Fact("direction", "causal: no later token moves an earlier output")
+        return
+    always = not tight and {cut for condition, cut, _ in leaks if condition.name == ""} == set(cuts)
+    if subject.causal is None and always:
+        yield Fact("direction", f"bidirectional: later tokens move earlier outputs {leaks[0][2].said()}")
+        return
+    condition, cut, worst = max(leaks, key=lambda leak: leak[2].change)
+    place = _where(subject, condition, cut)
+    others = sorted({one.name or "as given" for one, _, _ in leaks})
+    message = f"changing tokens from {cut} on moves the output at {worst.place} {worst.said()}"
+    if tight:
+        message += f"; it leaks in: {', '.join(others)}; and not in: {', '.join(c.name or 'as given' for c in tight)}"
+    evidence = {**worst.evidence(), "cut": cut, "leaks_in": ", ".join(others)}
+    code = "CAU001" if subject.causal else "CAU003"
+    yield Finding(code, message, *place, evidence)
+
+
+def _leaks(subject: Subject, condition: Condition, cuts: list[int]) -> list[tuple[int, Effect]]:
+    stream = subject.stream
+    inputs = condition.prepare(subject.batch)
+    real = inputs.real(stream)
+    content = subject.others(inputs, stream)
+    place = torch.arange(real.shape[1], device=real.device)
+    with condition.around():
+        base = subject.run(inputs, **condition.options)
+        found = []
+        for cut in cuts:
+            moved = subject.run(inputs.changed(stream, (place >= cut)[None], content), **condition.options)
+            found.append((cut, effect(base, moved, subject.noise, real & (place < cut))))
+    return found
+
+
+def _where(subject: Subject, condition: Condition, cut: int) -> tuple[str, str]:
+    stream = subject.stream
+    inputs = condition.prepare(subject.batch)
+    real = inputs.real(stream)
+    place = torch.arange(real.shape[1], device=real.device)
+    other = inputs.changed(stream, (place >= cut)[None], subject.others(inputs, stream))
+    kept = Kept({real.shape[1]: real & (place < cut)})
+    with condition.around():
+        one, two = (partial(subject.call, x, **condition.options) for x in (inputs, other))
+        found = locate(subject.model, one, two, (kept, kept))
+    return found.module, found.source
+
+
+def _past(subject: Subject) -> Iterator[Observation]:
+    """Beside "must not see" stands "must be able to see": some earlier token moves a later output."""
+    stream = subject.stream
+    inputs = subject.batch
+    real = inputs.real(stream)
+    L = real.shape[1]
+    place = torch.arange(L, device=real.device)
+    base = subject.run(inputs)
+    content = subject.others(inputs, stream)
+    seen: list[tuple[int, Effect]] = []
+    for at in sorted({0, L // 3, L // 2}):
+        moved = subject.run(inputs.changed(stream, (place == at)[None], content))
+        seen.append((at, effect(base, moved, subject.noise, real & (place > at))))
+    if not any(one.real for _, one in seen):
+        at, worst = max(seen, key=lambda one: one[1].change)
+        yield Finding(
+            "CAU002",
+            f"changing a token moves no later output: token {at} moves them at most {worst.said()}",
+            evidence=worst.evidence(),
+        )
+        return
+    yield Passed(
+        NAME, "earlier tokens move later outputs", max((one for _, one in seen), key=lambda e: e.change).evidence()
+    )
+    yield from _reach(subject, inputs, base)
+
+
+def _reach(subject: Subject, inputs: Inputs, base: torch.Tensor) -> Iterator[Observation]:
+    """A declared window of W keys lets a token reach W − 1 places a layer, and no further."""
+    config = getattr(subject.model, "config", None)
+    window, layers = getattr(config, "sliding_window", None), getattr(config, "num_hidden_layers", None)
+    kinds = set(getattr(config, "layer_types", None) or ["sliding_attention"])
+    if not isinstance(window, int) or not isinstance(layers, int) or kinds != {"sliding_attention"}:
+        return
+    L = base.shape[1]
+    most = layers * (window - 1)
+    if most + 1 >= L:
+        yield Untested(
+            "window", f"the window of {window} keys in {layers} layers reaches past all {L} tokens; give more"
+        )
+        return
+    stream = subject.stream
+    place = torch.arange(L, device=base.device)
+    real = inputs.real(stream)
+    moved = subject.run(inputs.changed(stream, (place == 0)[None], subject.others(inputs, stream)))
+    beyond = effect(base, moved, subject.noise, real & (place > most))
+    within = effect(base, moved, subject.noise, real & (place == most))
+    if beyond.real or (layers == 1 and not within.real):
+        side = "further" if beyond.real else "less far"
+        found = beyond if beyond.real else within
+        first = next((name for name, m in subject.model.named_modules() if "attention" in type(m).__name__.lower()), "")
+        kept = Kept({L: real & (place > most)})
+        other = inputs.changed(stream, (place == 0)[None], subject.others(inputs, stream))
+        runs = (partial(subject.call, inputs), partial(subject.call, other))
+        spot = locate(subject.model, *runs, (kept, kept)) if beyond.real else None
+        yield Finding(
+            "POS004",
+            f"the window is {window} keys in {layers} layers, {most} places at most; a token reaches {side}: the "
+            f"output at {found.place if beyond.real else most} moves {found.said()}",
+            spot.module if spot else first,
+            spot.source if spot else "",
+            {**found.evidence(), "window": window, "layers": layers},
+        )
+    else:
+        yield Passed("window", f"a token reaches {most} places and no further", beyond.evidence())

@@ -1,0 +1,157 @@
+"""Do gradients reach every head, and are they finite?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from regard.doctor.finding import Finding, Observation, Passed, Untested
+from regard.doctor.inputs import Inputs
+from regard.doctor.locate import place_of
+from regard.doctor.subject import CouldNotRun, Subject
+
+NAME = "gradient"
+_ATTENTION = re.compile(r"att(ention|n)|multihead|mha", re.IGNORECASE)
+_VALUE = re.compile(r"(^|[._])(v|value|v_proj|value_proj|wv|w_v|v_lin|to_v)(\.weight)?$", re.IGNORECASE)
+_HEADS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "kv_heads",
+    "num_heads",
+    "num_attention_heads",
+    "n_heads",
+    "n_head",
+    "heads",
+)
+
+
+def gradient(subject: Subject) -> Iterator[Observation]:
+    """The gradient of a random projection of the real outputs: finite everywhere, for every head not 0; also with
+    padding, and with a row that is all padding and is left out of the loss."""
+    parameters = {name: p for name, p in subject.model.named_parameters() if p.requires_grad}
+    if not parameters:
+        yield Untested(NAME, "no parameter requires a gradient")
+        return
+    try:
+        plain = _gradients(subject, subject.batch, parameters)
+    except CouldNotRun as why:
+        yield Untested(NAME, str(why))
+        return
+    yield from _finite(subject, plain, "")
+    yield from _unused(subject, plain)
+    yield from _heads(subject, plain)
+    stream = subject.streams[0]
+    if stream.mask is None:
+        yield Untested(NAME, "rows that are all padding: no padding mask is known")
+        return
+    inputs = subject.masked(subject.clean(2), stream)
+    real = inputs.real(stream).clone()
+    real[0] = False
+    try:
+        empty = _gradients(subject, inputs.with_real(stream, real), parameters, rows=[1])
+    except CouldNotRun as why:
+        yield Untested(NAME, f"a row that is all padding: {why}")
+        return
+    yield from _finite(subject, empty, " when another row of the batch is all padding, and left out of the loss")
+
+
+def _gradients(
+    subject: Subject, inputs: Inputs, parameters: dict[str, nn.Parameter], rows: list[int] | None = None
+) -> dict[str, Tensor | None]:
+    with torch.enable_grad():
+        out = subject.run(inputs)
+        real = inputs.real(subject.stream) if out.dim() == 3 else torch.ones(len(out), dtype=torch.bool)
+        if rows is not None:
+            keep = torch.zeros(len(real), dtype=torch.bool)
+            keep[rows] = True
+            real = real & (keep[:, None] if real.dim() == 2 else keep)
+        seen = out[real.to(out.device)]
+        if not seen.requires_grad:
+            raise CouldNotRun("the output has no gradient: it is detached, or computed under no_grad")
+        towards = torch.randn(seen.shape, generator=torch.Generator().manual_seed(13)).to(seen)
+        try:
+            found = torch.autograd.grad((seen * towards).sum(), list(parameters.values()), allow_unused=True)
+        except RuntimeError as error:
+            raise CouldNotRun(f"the backward pass raised: {' '.join(str(error).split())[:200]}") from error
+    return dict(zip(parameters, found, strict=True))
+
+
+def _finite(subject: Subject, gradients: dict[str, Tensor | None], when: str) -> Iterator[Observation]:
+    bad = [name for name, g in gradients.items() if g is not None and not g.isfinite().all()]
+    if not bad:
+        yield Passed(NAME, f"every gradient is finite{when}", {"parameters": len(gradients)})
+        return
+    # Backward runs from the output to the input: of the bad ones, the last in the model's order was reached first.
+    attention = [name for name in bad if _ATTENTION.search(_kind(subject.model, name))]
+    name = (attention or bad)[-1]
+    place = place_of(subject.model, _attention_of(subject.model, name))
+    message = f"the gradient of {name} is not finite{when} ({len(bad)} of {len(gradients)} parameters)"
+    yield Finding("NUM003", message, place.module, place.source, {"parameters": len(bad), "of": len(gradients)})
+
+
+def _unused(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Observation]:
+    """A parameter of an attention module that no output depends on, while its neighbours' do."""
+    for path, module in subject.model.named_modules():
+        if not _ATTENTION.search(type(module).__name__):
+            continue
+        own = {n: g for n, g in gradients.items() if n.startswith(f"{path}.")}
+        idle = [n for n, g in own.items() if g is None]
+        if idle and len(idle) < len(own) and not _inner(subject.model, path):
+            place = place_of(subject.model, path)
+            message = f"no output depends on {', '.join(idle)}: never used"
+            yield Finding("API001", message, place.module, place.source, {"parameters": len(idle)})
+
+
+def _heads(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Observation]:
+    """A projection of an attention module with a gradient of exactly 0, whole or in the rows of one head."""
+    dead = 0
+    for name, g in gradients.items():
+        path = _attention_of(subject.model, name)
+        if g is None or g.dim() != 2 or not path or not _ATTENTION.search(_kind(subject.model, name)):
+            continue
+        said = ""
+        if not g.any():
+            said = f"the gradient of {name} is exactly 0"
+        elif _VALUE.search(name.removesuffix(".weight")) and (heads := _count(subject.model, path)):
+            rows = g.unflatten(0, (heads, -1)) if g.shape[0] % heads == 0 else g[None]
+            idle = [h for h in range(rows.shape[0]) if not rows[h].any()]
+            if idle:
+                said = f"no gradient reaches head {', '.join(map(str, idle))} of {path} ({name})"
+        if said:
+            dead += 1
+            place = place_of(subject.model, path)
+            yield Finding("HED004", said, place.module, place.source, {"parameter": name})
+    if not dead:
+        yield Passed(NAME, "a gradient reaches every projection of attention")
+
+
+def _kind(model: nn.Module, parameter: str) -> str:
+    return type(model.get_submodule(_attention_of(model, parameter))).__name__
+
+
+def _attention_of(model: nn.Module, parameter: str) -> str:
+    """The path of the innermost module with attention in its name that holds the parameter; else of its own module."""
+    own = parameter.rpartition(".")[0]
+    path = own
+    while path:
+        if _ATTENTION.search(type(model.get_submodule(path)).__name__):
+            return path
+        path = path.rpartition(".")[0]
+    return own
+
+
+def _inner(model: nn.Module, path: str) -> bool:
+    """Whether another attention module lies inside this one: then that one is judged."""
+    inside = model.get_submodule(path).named_modules()
+    return any(name and _ATTENTION.search(type(m).__name__) for name, m in inside)
+
+
+def _count(model: nn.Module, path: str) -> int:
+    for holder in (model.get_submodule(path), getattr(model, "config", None)):
+        for name in _HEADS:
+            if isinstance(n := getattr(holder, name, None), int) and n > 0:
+                return n
+    return 0

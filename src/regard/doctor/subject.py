@@ -1,0 +1,293 @@
+"""The model under examination: how it is run, what it says of itself, and how restless it is."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.doctor.effect import Noise, difference
+from regard.doctor.inputs import Inputs, Stream, named, prepared, streams
+from regard.doctor.outputs import main_output, per_place
+from regard.errors import RegardError
+
+Forward = Callable[[Any, Any], Any]
+
+_FLAGS = ("output_attentions", "need_weights", "return_attention", "return_attentions", "return_weights", "return_attn")
+_SPECIAL = ("pad", "bos", "eos", "cls", "sep", "mask", "unk", "decoder_start", "image", "video", "audio")
+_LONGEST, _MOST = 128, 4  # tokens and rows that probes work on
+
+
+class CouldNotRun(RegardError):
+    """The model raised on a variant of the batch: what is said of the probe that wanted it."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and a batch it runs on, with what its caller claims of it."""
+
+    model: nn.Module
+    batch: Inputs
+    streams: tuple[Stream, ...]
+    accepted: tuple[str, ...]
+    causal: bool | None = None
+    prefix: int = 0
+    sets: bool = False
+    forward: Forward | None = None
+    cache: Any = "auto"
+    pad: int | None = None
+    positional: int = 0  # how many of the arguments go in by place
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        batch: object,
+        *,
+        causal: bool | None,
+        prefix: int,
+        forward: Forward | None,
+        tokens: str,
+        mask: str | None,
+        pad_id: int | None,
+        cache: Any,
+        sets: bool,
+    ) -> Subject:
+        """What the caller gave, understood; a model in half precision is judged in float32."""
+        accepted = _accepted(model)
+        values, by_place = named(batch, accepted)
+        if forward is not None:  # what it hands on is not known, so only what the batch holds can be varied
+            accepted = tuple(values)
+        notes: list[str] = []
+        if any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters()):
+            model = copy.deepcopy(model).float()
+            values = {n: x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for n, x in values.items()}
+            notes.append("judged on a copy in float32: half precision's own noise would hide small leaks")
+        inputs = prepared(values)
+        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            inputs = _with_target(model, inputs, values, tokens)
+        found = tuple(streams(inputs, tokens, mask, accepted))
+        subject = cls(
+            model, inputs, found, accepted, causal, prefix, sets, forward, cache, pad_id, len(values) if by_place else 0
+        )
+        return replace(subject, batch=subject._cut(inputs), pad=subject._pad_id(), notes=tuple(notes))
+
+    @property
+    def stream(self) -> Stream:
+        """The sequence that outputs stand at."""
+        return self.streams[-1]
+
+    def run(self, inputs: Inputs, seed: int = 0, **options: Any) -> Tensor:
+        """The output (B, L, F), one for each token, or (B, F) where the model gives one a row."""
+        return per_place(main_output(self.call(inputs, seed, **options)), *inputs.shape(self.stream))
+
+    def call(self, inputs: Inputs, seed: int = 0, **options: Any) -> Any:
+        """What the model returns, whole. The seed makes a stochastic model repeatable."""
+        values = {**inputs.values, **options}
+        names = list(values)
+        try:
+            with _seeded(seed):
+                if self.forward is not None:
+                    return self.forward(self.model, tuple(values.values()) if self.positional else values)
+                at = [values[name] for name in names[: self.positional]]
+                return self.model(*at, **{name: values[name] for name in names[self.positional :]})
+        except Exception as error:  # whatever a stranger's model raises is an answer
+            shape = tuple(inputs.tokens(self.stream).shape)
+            said = " ".join(str(error).split())[:200]
+            raise CouldNotRun(f"the model raised {type(error).__name__} on tokens {shape}: {said}") from error
+
+    @cached_property
+    def per_position(self) -> bool:
+        """Whether there is one output for each token."""
+        return self.run(self.batch).dim() == 3
+
+    @cached_property
+    def noise(self) -> Noise:
+        """The floor: what the outputs move by between seeds, and when every weight moves by its last bit."""
+        base = self.run(self.batch)
+        real = self._real(base)
+        spread = float(base.double()[real].std()) if base[real].numel() > 1 else 0.0
+        moved = [self.run(self.batch, seed=1)]
+        with last_bits(self.model):
+            moved.append(self.run(self.batch))
+        floor = max(float(difference(base, one)[real].max()) if base[real].numel() else 0.0 for one in moved)
+        eps = torch.finfo(base.dtype).eps if base.is_floating_point() else 0.0
+        return Noise(max(floor, 4 * eps * max(spread, 1e-30)), spread)
+
+    def _real(self, out: Tensor) -> Tensor:
+        """The places whose output means something: real tokens, or all rows where there is one output a row."""
+        if out.dim() == 3:
+            return self.batch.real(self.stream).to(out.device)
+        return torch.ones(out.shape[0], dtype=torch.bool, device=out.device)
+
+    @cached_property
+    def flag(self) -> str | None:
+        """The argument that asks for weights."""
+        return next((name for name in _FLAGS if name in self.accepted), None)
+
+    @cached_property
+    def vocabulary(self) -> Tensor:
+        """Ids that may stand anywhere in the text: no pad, no start, no end."""
+        return self._ids
+
+    def others(self, inputs: Inputs, stream: Stream, seed: int = 1) -> Tensor:
+        """Content that differs from the tokens at every place, of the same kind."""
+        tokens = inputs.tokens(stream)
+        return self.drawn(tokens, inputs.shape(stream), seed)
+
+    def drawn(self, like: Tensor, shape: tuple[int, int], seed: int = 1) -> Tensor:
+        """(B, L, …) of random content like these tokens; of their own shape it differs at every place."""
+        source = torch.Generator().manual_seed(seed)
+        if like.is_floating_point():
+            std = float(like.float().std()) if like.numel() > 1 else 1.0
+            noise = torch.randn(*shape, *like.shape[2:], generator=source).to(like) * (std or 1.0)
+            return noise + like if tuple(like.shape[:2]) == shape else noise
+        ids = self._ids
+        at = torch.randint(len(ids), shape, generator=source)
+        if tuple(like.shape[:2]) == shape:
+            at = torch.where(ids[at] == like.cpu(), (at + 1) % len(ids), at)
+        return ids[at].to(like)
+
+    def pads(self, like: Tensor, shape: tuple[int, int]) -> Tensor:
+        """(B, L, …) of padding: the pad id, or zeros."""
+        if like.is_floating_point():
+            return like.new_zeros(*shape, *like.shape[2:])
+        return like.new_full(shape, self.pad or 0)
+
+    def clean(self, rows: int, length: int | None = None) -> Inputs:
+        """``rows`` rows with no padding at all, all of one length: real tokens of the batch, its rows made to differ
+        where there are too few."""
+        inputs = self.batch
+        for stream in self.streams:
+            real = inputs.real(stream)
+            n = int(real.sum(-1).min())
+            if stream is self.stream and length is not None:
+                n = min(n, length)
+            order = (~real).long().argsort(dim=-1, stable=True)  # real places first, in their order
+            inputs = inputs.columns(stream, order[:, : max(n, 1)])
+            if stream.mask in inputs.values:
+                inputs = inputs.with_real(stream, torch.ones_like(inputs.real(stream)))
+        B = inputs.shape(self.stream)[0]
+        inputs = inputs.rows([i % B for i in range(rows)])
+        for stream in self.streams:
+            own = torch.arange(rows).unsqueeze(-1) < B
+            inputs = inputs.changed(stream, ~own.to(inputs.tokens(stream).device), self.others(inputs, stream, seed=7))
+        return inputs
+
+    def masked(self, inputs: Inputs, stream: Stream) -> Inputs:
+        """The same, with a mask given: all ones where the batch had none."""
+        if stream.mask is None:
+            raise CouldNotRun(f"no padding mask is known for {stream.tokens!r}; name the argument with mask=")
+        return inputs if stream.mask in inputs.values else inputs.with_real(stream, inputs.real(stream))
+
+    def _cut(self, inputs: Inputs) -> Inputs:
+        inputs = inputs.rows(range(min(_MOST, inputs.shape(self.stream)[0])))
+        for stream in self.streams:
+            L = inputs.shape(stream)[1]
+            if L > _LONGEST:
+                inputs = inputs.columns(stream, torch.arange(_LONGEST))
+        return inputs
+
+    def _pad_id(self) -> int | None:
+        tokens = self.batch.tokens(self.stream)
+        if self.pad is not None or tokens.is_floating_point():
+            return self.pad
+        told = getattr(getattr(self.model, "config", None), "pad_token_id", None)
+        if isinstance(told, int) and told >= 0:
+            return told
+        hidden = tokens[~self.batch.real(self.stream)]
+        if hidden.numel():
+            return int(hidden.mode().values)
+        embeddings = (m.padding_idx for m in self.model.modules() if isinstance(m, nn.Embedding))
+        return next((int(i) for i in embeddings if i is not None), 0)
+
+    @cached_property
+    def _ids(self) -> Tensor:
+        tokens = self.batch.tokens(self.stream)
+        config = getattr(self.model, "config", None)
+        size = _vocabulary(self.model, int(tokens.max()))
+        ids = torch.arange(size) if size else tokens.unique().cpu()
+        special = {getattr(config, f"{name}_token_id", None) for name in _SPECIAL} | {self.pad}
+        for one in [one for one in special if isinstance(one, int)]:
+            ids = ids[ids != one]
+        if len(ids) < 2:
+            raise CouldNotRun("too few different ids are known to change a token; give a batch with more of them")
+        return ids
+
+
+@contextlib.contextmanager
+def quiet(model: nn.Module, grad: bool = False) -> Iterator[None]:
+    """Eval mode, no gradients, no log lines, no warnings; every module's mode is put back."""
+    modes = {module: module.training for module in model.modules()}
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        model.eval()
+        with warnings.catch_warnings(), torch.set_grad_enabled(grad):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def last_bits(model: nn.Module) -> Iterator[None]:
+    """Every floating parameter moved by one unit in its last place, up or down at random; then put back."""
+    source = torch.Generator().manual_seed(3)
+    kept = {p: p.detach().clone() for p in model.parameters() if p.is_floating_point()}
+    try:
+        with torch.no_grad():
+            for p in kept:
+                sign = torch.randint(0, 2, p.shape, generator=source).to(p) * 2 - 1
+                p.mul_(1 + torch.finfo(p.dtype).eps * sign)
+        yield
+    finally:
+        with torch.no_grad():
+            for p, before in kept.items():
+                p.copy_(before)
+
+
+def _accepted(model: nn.Module) -> tuple[str, ...]:
+    """The names that the model's call takes; a compiled model's are those of what was compiled."""
+    inner = getattr(model, "_orig_mod", model)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(n for n, p in inspect.signature(inner.forward).parameters.items() if p.kind in kinds)
+
+
+def _vocabulary(model: nn.Module, largest: int) -> int:
+    told = getattr(getattr(model, "config", None), "vocab_size", None)
+    if isinstance(told, int) and told > largest:
+        return told
+    sizes = (m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding))
+    return next((n for n in sizes if n > largest), 0)
+
+
+def _with_target(model: nn.Module, inputs: Inputs, values: Mapping[str, Any], tokens: str) -> Inputs:
+    """An encoder-decoder needs something to have written: from the labels, or from the source."""
+    if "decoder_input_ids" in inputs.values or tokens not in inputs.values:
+        return inputs
+    labels = values.get("labels")
+    made = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if isinstance(labels, Tensor) and made is not None:
+        return inputs.with_values(decoder_input_ids=made(labels))
+    source: Tensor = inputs.values[tokens]
+    return inputs.with_values(decoder_input_ids=source.flip(1)[:, : max(2, source.shape[1] - 3)])
