@@ -9,6 +9,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from regard import mask, nn, normalize, position, score
+    from regard.doctor.check import check
     from regard.errors import RegardError, RegardWarning
     from regard.operator import attend, explain, read, scores, weights
     from regard.plan import Plan
@@ -22,6 +23,7 @@ __all__ = [
     "RegardError",
     "RegardWarning",
     "attend",
+    "check",
     "explain",
     "mask",
     "nn",
@@ -40,6 +42,7 @@ _HOMES = {
     "RegardError": "errors",
     "RegardWarning": "errors",
     "attend": "operator",
+    "check": "doctor.check",
     "explain": "operator",
     "read": "operator",
     "scores": "operator",

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from regard.doctor.finding import Fact, Finding, Observation, Untested
+from regard.doctor.locate import source_of
 from regard.doctor.probes import PROBES, Probe
 from regard.doctor.report import Report
 from regard.doctor.subject import CouldNotRun, Forward, Subject, quiet
@@ -89,7 +90,7 @@ def check(
         )
         with quiet(subject.model):
             seen = list(_observed(subject, progress))
-    return Report.of(name, _once(seen), time.perf_counter() - began)
+    return Report.of(name, _once(seen), time.perf_counter() - began, source_of(type(model)))
 
 
 def _observed(subject: Subject, progress: Progress | None) -> Iterator[Observation]:

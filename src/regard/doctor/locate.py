@@ -104,7 +104,7 @@ def place_of(model: nn.Module, path: str, change: float = 0.0, noise: float = 0.
     return Place(path, source_of(type(module).forward), change, noise)
 
 
-def source_of(what: Callable[..., Any]) -> str:
+def source_of(what: Callable[..., Any] | type) -> str:
     """``file:line``, the file as it is seen from the working directory where it lies below it; empty where unknown."""
     try:
         file, line = inspect.getsourcefile(what), inspect.getsourcelines(what)[1]

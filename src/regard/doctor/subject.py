@@ -133,12 +133,10 @@ class Subject:
     @cached_property
     def flag(self) -> str | None:
         """The argument that asks for weights."""
-        return next((name for name in _FLAGS if name in self.accepted), None)
-
-    @cached_property
-    def vocabulary(self) -> Tensor:
-        """Ids that may stand anywhere in the text: no pad, no start, no end."""
-        return self._ids
+        found = next((name for name in _FLAGS if name in self.accepted), None)
+        if found is None and self.forward is None and hasattr(getattr(self.model, "config", None), "output_attentions"):
+            return "output_attentions"  # a Hugging Face model takes it among its **kwargs
+        return found
 
     def others(self, inputs: Inputs, stream: Stream, seed: int = 1) -> Tensor:
         """Content that differs from the tokens at every place, of the same kind."""
@@ -213,6 +211,7 @@ class Subject:
 
     @cached_property
     def _ids(self) -> Tensor:
+        """Ids that may stand anywhere in the text: no pad, no start, no end."""
         tokens = self.batch.tokens(self.stream)
         config = getattr(self.model, "config", None)
         size = _vocabulary(self.model, int(tokens.max()))

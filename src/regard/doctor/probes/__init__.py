@@ -11,6 +11,7 @@ from regard.doctor.probes.determinism import determinism
 from regard.doctor.probes.documents import documents
 from regard.doctor.probes.future import future
 from regard.doctor.probes.gradient import gradient
+from regard.doctor.probes.options import options
 from regard.doctor.probes.order import order
 from regard.doctor.probes.padding import padding
 from regard.doctor.probes.precision import precision
@@ -19,4 +20,15 @@ from regard.doctor.subject import Subject
 Probe = Callable[[Subject], Iterator[Observation]]
 
 #: In the order they run: whether the model can be judged at all comes first.
-PROBES: tuple[Probe, ...] = (determinism, future, padding, company, cache, documents, order, precision, gradient)
+PROBES: tuple[Probe, ...] = (
+    determinism,
+    future,
+    padding,
+    company,
+    cache,
+    documents,
+    order,
+    options,
+    precision,
+    gradient,
+)

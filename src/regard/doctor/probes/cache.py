@@ -129,7 +129,8 @@ def _cropped(stepper: Stepper, inputs: Inputs, L: int) -> Iterator[Observation]:
     crop = getattr(state, "crop", None)
     if crop is None:
         raise CouldNotRun(f"a cache of {type(state).__name__} has no crop(length)")
-    _guarded(crop, half)
+    # Hugging Face takes the number of tokens to drop, below 0; others the length that is left.
+    _guarded(crop, -2 if type(state).__module__.startswith("transformers") else half)
     yield from _continued(stepper, inputs, half, state, "CCH004", f"after cropping to {half} tokens")
 
 
@@ -177,7 +178,11 @@ def _static(subject: Subject) -> Callable[[int], Any]:
 
     transformers = sys.modules.get("transformers")
     config = getattr(subject.model, "config", None)
-    if callable(subject.cache) or transformers is None or config is None or "past_key_values" not in subject.accepted:
+    if (
+        callable(subject.cache)
+        or not {"cache", "past_key_values"} & {*subject.accepted}
+        or not (transformers and config)
+    ):
         raise CouldNotRun("no cache of fixed room is known for this model")
     if getattr(config, "is_encoder_decoder", False):
         raise CouldNotRun("a static cache of an encoder-decoder is not tried")
