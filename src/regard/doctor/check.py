@@ -44,7 +44,7 @@ def check(
         forward: ``forward(model, batch)`` gives one output for each token, where the model's own call does not.
         tokens: the argument that holds the tokens (B, L) or (B, L, D).
         mask: the argument that hides padding, 1 or True = a token; a name that ends in ``padding_mask`` means True =
-            hide, as in ``nn.Transformer``.
+            hide, as in ``nn.Transformer``. None: the model takes no padding mask.
         pad_id: the id that stands on padding; None: the model's configuration says.
         cache: "auto" finds a cache in the names of the call (``past_key_values``, ``use_cache``); None tests none;
             a function ``step(model, batch, state) -> (output, state)`` runs a chunk of tokens behind a state.

@@ -168,14 +168,20 @@ def streams(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[st
 
 def _stream(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[str], prefix: str = "") -> Stream:
     B, L = inputs.tokens(Stream(tokens, None, None)).shape[:2]
+    if mask is None:
+        return Stream(tokens, None, _positions(inputs, accepted, prefix))
     held = [mask, *_KNOWN_MASKS, "padding_mask", "mask"] if not prefix else [mask]
     name = next((n for n in held if n and _is_padding_mask(inputs.values.get(n), B, L)), None)
     if name is None and mask and mask not in inputs.values and mask in accepted:
         name = mask
     if name is None and not prefix:
         name = next((n for n in _KNOWN_MASKS if n in accepted and n not in inputs.values), None)
-    positions = next((prefix + n for n in _POSITIONS if prefix + n in accepted or prefix + n in inputs.values), None)
-    return Stream(tokens, name, positions, hides=name is not None and name.endswith("padding_mask"))
+    hides = name is not None and name.endswith("padding_mask")
+    return Stream(tokens, name, _positions(inputs, accepted, prefix), hides)
+
+
+def _positions(inputs: Inputs, accepted: Sequence[str], prefix: str) -> str | None:
+    return next((prefix + n for n in _POSITIONS if prefix + n in accepted or prefix + n in inputs.values), None)
 
 
 def _near(tokens: str, inputs: Inputs, accepted: Sequence[str]) -> str | None:

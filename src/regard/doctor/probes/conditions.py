@@ -86,8 +86,8 @@ def dropout_configured(model: nn.Module, p: float = 0.5) -> Iterator[None]:
                 kept.append((holder, name, value))
     try:
         for holder, name, _ in kept:
-            setattr(holder, name, p)
+            object.__setattr__(holder, name, p)  # past a frozen configuration and a module's bookkeeping alike
         yield
     finally:
         for holder, name, value in kept:
-            setattr(holder, name, value)
+            object.__setattr__(holder, name, value)
