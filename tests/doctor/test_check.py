@@ -106,7 +106,8 @@ def test_an_output_without_places_leaves_the_future_untested_and_the_rest_tested
 
         def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
             x = self.inner(input_ids, attention_mask)[0] * attention_mask[..., None]
-            return x.sum(1) / attention_mask.sum(1, keepdim=True).clamp(min=1)
+            mean: Tensor = x.sum(1) / attention_mask.sum(1, keepdim=True).clamp(min=1)
+            return mean
 
     report = regard.check(Classifier(), batch(), pad_id=0)
     assert codes(report) == []
