@@ -10,6 +10,7 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from regard import mask, nn, normalize, position, score
     from regard.doctor.check import check
+    from regard.doctor.watch import watch
     from regard.errors import RegardError, RegardWarning
     from regard.operator import attend, explain, read, scores, weights
     from regard.plan import Plan
@@ -32,6 +33,7 @@ __all__ = [
     "read",
     "score",
     "scores",
+    "watch",
     "weights",
 ]
 
@@ -46,6 +48,7 @@ _HOMES = {
     "explain": "operator",
     "read": "operator",
     "scores": "operator",
+    "watch": "doctor.watch",
     "weights": "operator",
 }
 

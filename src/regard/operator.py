@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from regard import mask as masks
 from regard import normalize as normalizers
@@ -62,7 +63,11 @@ def attend(
     >>> attend(q, memory, memory, score="dot")
     tensor([[0.5473, 0.3758]])
     """
-    c, lead = _composition(q, k, v, score, normalize, mask, dropout)
+    if has_torch_function((q, k, v)):  # as torch's own functions: a mode or a subclass may ask to see the call
+        parts = {"score": score, "normalize": normalize, "mask": mask, "engine": engine, "dropout": dropout}
+        seen: Tensor = handle_torch_function(attend, (q, k, v), q, k, v, **parts)
+        return seen
+    c, lead = composition(q, k, v, score, normalize, mask, dropout)
     chosen = choose(c, ENGINES, engine).engine
     out = chosen.attend(c)
     if not chosen.reports:
@@ -96,7 +101,12 @@ def read(
     >>> round(r.evenness[0, 0, 0].item(), 3), round(r.mass["first"][0, 0, 0].item(), 3)
     (1.0, 0.2)
     """
-    c, lead = _composition(q, k, v, score, normalize, mask, dropout)
+    if has_torch_function((q, k, v)):
+        parts = {"score": score, "normalize": normalize, "mask": mask, "engine": engine, "dropout": dropout}
+        asked = {"telemetry": telemetry, "groups": groups}
+        seen: Reading = handle_torch_function(read, (q, k, v), q, k, v, **parts, **asked)
+        return seen
+    c, lead = composition(q, k, v, score, normalize, mask, dropout)
     wanted = _wanted(telemetry, groups, c)
     measured = wanted.cheap or bool(wanted.names or wanted.groups)
     chosen = choose(c, ENGINES, engine, measured).engine
@@ -113,7 +123,7 @@ def scores(q: Tensor, k: Tensor, *, score: Score | str = "scaled_dot", mask: Mas
     >>> scores(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.2], [0.5, 0.9]]), score="dot")
     tensor([[1.0000, 0.5000]])
     """
-    c, lead = _composition(q, k, k, score, "softmax", mask, 0.0)
+    c, lead = composition(q, k, k, score, "softmax", mask, 0.0)
     return Reference().scores(c).reshape(*lead, c.grid.L, c.grid.S)
 
 
@@ -131,7 +141,7 @@ def weights(
     >>> weights(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.2], [1.0, 0.9]]), score="dot")
     tensor([[0.5000, 0.5000]])
     """
-    c, lead = _composition(q, k, k, score, normalize, mask, 0.0)
+    c, lead = composition(q, k, k, score, normalize, mask, 0.0)
     return Reference().weights(c).reshape(*lead, c.grid.L, c.grid.S)
 
 
@@ -160,11 +170,11 @@ def explain(
     cost     ...
     bound    ...
     """
-    c, _ = _composition(q, k, v, score, normalize, mask, dropout)
+    c, _ = composition(q, k, v, score, normalize, mask, dropout)
     return choose(c, ENGINES, engine).plan(c)
 
 
-def _composition(
+def composition(
     q: Tensor,
     k: Tensor,
     v: Tensor,
