@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,9 +65,10 @@ def attend(
     tensor([[0.5473, 0.3758]])
     """
     if has_torch_function((q, k, v)):  # as torch's own functions: a mode or a subclass may ask to see the call
-        parts = {"score": score, "normalize": normalize, "mask": mask, "engine": engine, "dropout": dropout}
-        seen: Tensor = handle_torch_function(attend, (q, k, v), q, k, v, **parts)
-        return seen
+        parts: dict[str, Any] = {"score": score, "normalize": normalize, "mask": mask}
+        parts |= {"engine": engine, "dropout": dropout}
+        given: Tensor = handle_torch_function(attend, (q, k, v), q, k, v, **parts)
+        return given
     c, lead = composition(q, k, v, score, normalize, mask, dropout)
     chosen = choose(c, ENGINES, engine).engine
     out = chosen.attend(c)
@@ -102,10 +104,10 @@ def read(
     (1.0, 0.2)
     """
     if has_torch_function((q, k, v)):
-        parts = {"score": score, "normalize": normalize, "mask": mask, "engine": engine, "dropout": dropout}
-        asked = {"telemetry": telemetry, "groups": groups}
-        seen: Reading = handle_torch_function(read, (q, k, v), q, k, v, **parts, **asked)
-        return seen
+        parts: dict[str, Any] = {"score": score, "normalize": normalize, "mask": mask}
+        parts |= {"engine": engine, "dropout": dropout, "telemetry": telemetry, "groups": groups}
+        found: Reading = handle_torch_function(read, (q, k, v), q, k, v, **parts)
+        return found
     c, lead = composition(q, k, v, score, normalize, mask, dropout)
     wanted = _wanted(telemetry, groups, c)
     measured = wanted.cheap or bool(wanted.names or wanted.groups)

@@ -42,7 +42,9 @@ def sdpa_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place, heads
     score: Score = ScaledDot() if scale is None else Times(float(scale))
     return Call(
         "sdpa",
-        *(_folded(x, lead, heads) for x in (q, k, v)),
+        _folded(q, lead, heads),
+        _folded(k, lead, heads),
+        _folded(v, lead, heads),
         score=score if bias is None else score + bias,
         normalize="softmax",
         mask=allowed,

@@ -30,7 +30,7 @@ class Head:
     module: str
     head: int
     entropy: float
-    """−Σ w log w as a share of log n, n the keys seen: 1 looks everywhere alike, 0 at one key; over rows that see ≥ 2."""
+    """−Σ w log w as a share of log n, n the keys seen, over rows that see two or more: 1 is everywhere alike."""
     peak: float
     """The largest weight of a row."""
     mass: dict[str, float]
@@ -56,7 +56,7 @@ class Head:
 
     @property
     def concern(self) -> float:
-        """What the table is sorted by, in [0, 1]: the worst of dead, empty, saturated, padding read, uniform, doubled."""
+        """What the table is sorted by, 0 to 1: the worst of dead, empty, saturated, padding read, uniform, doubled."""
         uniform = 20 * (self.entropy - 0.95) if self.entropy > 0.95 else 0.0
         doubled = 0.5 if self.similarity > 0.999 else 0.0
         parts = [float(self.dead), self.empty, self.saturated, self.mass.get("padding", 0.0), 0.5 * uniform, doubled]
@@ -71,7 +71,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Heads(Sequence[Head]):
-    """A table of heads, in the order of the modules' first calls. It prints itself, worst first, with a sparkline a layer.
+    """A table of heads, in the order of the modules' first calls. It prints itself, worst first, a sparkline a layer.
 
     ``heads[3]`` is a :class:`Head`; ``layers`` gives the heads of each module; ``worst()`` sorts by ``concern``.
     """

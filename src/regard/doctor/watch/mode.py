@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from regard import operator
@@ -84,22 +84,16 @@ class Mode(TorchFunctionMode):
 def _composed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Composition, dict[str, Any], str]:
     """A call of attend or read as a composition, its parts, and the engine that runs it."""
     parts = {name: kwargs[name] for name in ("score", "normalize", "mask", "engine", "dropout")}
-    c, _ = operator.composition(*args[:3], parts["score"], parts["normalize"], parts["mask"], parts["dropout"])
+    c, _ = operator.composition(*args[:3], *(parts[x] for x in ("score", "normalize", "mask", "dropout")))
     telemetry = "telemetry" in kwargs
     return c, parts, choose(c, ENGINES, parts["engine"], telemetry).engine.name
 
 
 def _with(call: Call, output: Tensor) -> Call:
-    from dataclasses import replace
-
     return replace(call, output=output)
 
 
 def _detached(r: Reading) -> Reading:
-    from dataclasses import fields, replace
-
-    plain = {x.name: value.detach() for x in fields(r) if isinstance(value := getattr(r, x.name), Tensor)}
+    values = {one.name: getattr(r, one.name) for one in fields(r)}
+    plain: dict[str, Any] = {name: x.detach() for name, x in values.items() if isinstance(x, Tensor)}
     return replace(r, **plain, mass={name: m.detach() for name, m in r.mass.items()})
-
-
-_ = F

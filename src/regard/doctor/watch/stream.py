@@ -46,7 +46,7 @@ class Stream:
         self.state = self.state or _zero(self.heads)
 
     def update(self, m: Measured, counts: Tensor | None, value: Tensor | None) -> None:
-        """Adds a call. ``counts`` (B|1, L) are the queries that are real; ``value`` (H,) the largest |v| of each head."""
+        """Adds a call. ``counts`` (B|1, L) are the real queries; ``value`` (H,) the largest |v| of each head."""
         B, H, L = m.seen.shape
         real = torch.ones(1, 1, 1, dtype=torch.bool, device=m.seen.device) if counts is None else counts[:, None, :]
         real = real.expand(B, H, L)
