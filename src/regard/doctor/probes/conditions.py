@@ -28,14 +28,10 @@ class Condition:
         return f" ({self.name})" if self.name else ""
 
 
-def conditions(subject: Subject, stream: Stream, given: str = "") -> Iterator[Condition]:
+def conditions(subject: Subject, stream: Stream) -> Iterator[Condition]:
     """As given, then without a mask, with an all-ones mask, one row alone, weights asked for, dropout configured, and
     with gradients recorded."""
-
-    def same(inputs: Inputs) -> Inputs:
-        return inputs
-
-    yield Condition(given, same, {})
+    yield AS_GIVEN
     mask = stream.mask
     if mask is not None:
         if mask in subject.batch.values:
@@ -45,10 +41,23 @@ def conditions(subject: Subject, stream: Stream, given: str = "") -> Iterator[Co
         if stream.aligned:
             yield Condition("padding on the left", partial(_hidden, stream, True), {})
     yield Condition("one row", lambda x: x.rows([0]), {})
+    yield from ways(subject)
+
+
+def ways(subject: Subject) -> Iterator[Condition]:
+    """The same batch on other paths of the model: weights asked for, dropout configured, gradients recorded."""
     if subject.flag is not None:
-        yield Condition(f"{subject.flag}=True", same, {subject.flag: True})
-    yield Condition("dropout configured", same, {}, partial(dropout_configured, subject.model))
-    yield Condition("gradients recorded", same, {}, torch.enable_grad)
+        yield Condition(f"{subject.flag}=True", _same, {subject.flag: True})
+    yield Condition("dropout configured", _same, {}, partial(dropout_configured, subject.model))
+    yield Condition("gradients recorded", _same, {}, torch.enable_grad)
+
+
+def _same(inputs: Inputs) -> Inputs:
+    return inputs
+
+
+#: The batch as it was given.
+AS_GIVEN = Condition("", _same, {})
 
 
 def _all_ones(stream: Stream, inputs: Inputs) -> Inputs:

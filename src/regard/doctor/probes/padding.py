@@ -13,6 +13,7 @@ from regard.doctor.effect import Effect, effect
 from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs, Stream
 from regard.doctor.locate import Kept, Place, locate
+from regard.doctor.probes.conditions import AS_GIVEN, Condition, ways
 from regard.doctor.subject import CouldNotRun, Subject
 
 NAME = "padding"
@@ -29,6 +30,7 @@ class Padded:
     alone: Inputs
     pads: int = _PADS
     positions: bool = False
+    asked: Condition = AS_GIVEN
 
     @property
     def side(self) -> str:
@@ -67,19 +69,21 @@ class Padded:
         return out[:, -n:] if self.left else out[:, :n]
 
     def compare(self, one: Inputs, other: Inputs) -> Effect:
-        a, b = (self.kept(self.subject.run(x), x) for x in (one, other))
+        with self.asked.around():
+            a, b = (self.kept(self.subject.run(x, **self.asked.options), x) for x in (one, other))
         return effect(a, b, self.subject.noise)
 
     def where(self, one: Inputs, other: Inputs) -> Place:
         """The first module whose real places differ; in a decoder that reads this source, of its own places."""
         sides = [Kept({x.shape(self.stream)[1]: self.real(x)}) for x in (one, other)]
-        runs = (partial(self.subject.call, one), partial(self.subject.call, other))
-        place = locate(self.subject.model, *runs, (sides[0], sides[1]))
-        if self.stream.aligned or place.change:
-            return place
-        target = self.subject.stream
-        everywhere = Kept({one.shape(target)[1]: torch.ones(one.shape(target), dtype=torch.bool)})
-        return locate(self.subject.model, *runs, (everywhere, everywhere))
+        runs = [partial(self.subject.call, x, **self.asked.options) for x in (one, other)]
+        with self.asked.around():
+            place = locate(self.subject.model, runs[0], runs[1], (sides[0], sides[1]))
+            if self.stream.aligned or place.change:
+                return place
+            target = self.subject.stream
+            everywhere = Kept({one.shape(target)[1]: torch.ones(one.shape(target), dtype=torch.bool)})
+            return locate(self.subject.model, runs[0], runs[1], (everywhere, everywhere))
 
 
 def padding(subject: Subject) -> Iterator[Observation]:
@@ -127,7 +131,7 @@ def _alone(subject: Subject, stream: Stream) -> Inputs | None:
 
 
 def _right(case: Padded) -> Iterator[Observation]:
-    leak = yield from _content(case)
+    leak = yield from _contents(case)
     if leak:
         return
     for pads in (1, _PADS):
@@ -150,7 +154,7 @@ def _right(case: Padded) -> Iterator[Observation]:
 def _left(case: Padded) -> Iterator[Observation]:
     """Three verdicts: the mask is ignored, the positions are wrong, or only noise."""
     given = replace(case, positions=case.stream.positions is not None)
-    leak = yield from _content(given)
+    leak = yield from _contents(given)
     if leak:
         return
     plain = case.compare(case.alone, case.inputs())
@@ -176,16 +180,30 @@ def _left(case: Padded) -> Iterator[Observation]:
         yield Finding("POS005", f"{said}; with {name} still {repaired.said()}", *where, evidence)
 
 
+def _contents(case: Padded) -> Generator[Observation, None, bool]:
+    """Other content in the pads, on every path of the model; gives whether it was read on one."""
+    for asked in (AS_GIVEN, *ways(case.subject)):
+        leak = yield from _content(replace(case, asked=asked))
+        if leak:
+            return True
+    return False
+
+
 def _content(case: Padded) -> Generator[Observation, None, bool]:
     """Other content in the pads; gives whether it was read, as the generator's return value."""
     one, other = case.inputs(), case.inputs(case.noise_content())
     found = case.compare(one, other)
     if not found.real:
-        yield Passed("padding content", f"content of padding on the {case.side}{case.of} is not read", found.evidence())
+        yield Passed(
+            "padding content",
+            f"content of padding on the {case.side}{case.of} is not read{case.asked.said()}",
+            found.evidence(),
+        )
         return False
     place = case.where(one, other)
     evidence = {**found.evidence(), "side": case.side}
-    said = f"changing hidden tokens on the {case.side}{case.of} moves the output at {found.place} {found.said()}"
+    what = f"changing hidden tokens on the {case.side}{case.of}{case.asked.said()}"
+    said = f"{what} moves the output at {found.place} {found.said()}"
     own = _own_kind(case, one)
     if own is not None and not own.real:
         message = f"{said}, and changing a real token moves no other output ({own.said()}): the mask is read inverted"
