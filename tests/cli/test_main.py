@@ -17,7 +17,7 @@ from regard import __version__
 from regard.cli import main
 from regard.errors import RegardError
 
-COMMANDS = ["inspect", "intuition", "translate", "train", "bench"]
+COMMANDS = ["check", "inspect", "intuition", "translate", "train", "bench"]
 HEAVY = ["matplotlib", "numba", "numpy", "sacrebleu", "sentencepiece", "torch", "transformers", "triton"]
 
 

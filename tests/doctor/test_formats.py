@@ -56,7 +56,7 @@ def test_the_terminal_says_all_of_it_in_order() -> None:
         "head 4:",
         "and 6 more in layers.1, layers.2",
         "facts     causal: yes",
-        "passed    padding content: right, left; determinism: two runs",
+        "passed    padding content (2), determinism (1)",
         "untested  cache: the model takes no cache",
         "1 error, 1 warning, 11 notes; 3 checks passed; 1 could not be tested; 3.4 s",
     ]
@@ -132,6 +132,7 @@ def test_the_page_needs_no_network_and_runs_nothing(report: Report) -> None:
 
 def test_the_page_holds_every_finding_and_its_evidence() -> None:
     html = sick().to_html()
+    assert '<dt class="">padding content</dt><dd>right; left</dd>' in html
     for words in ["CAU001", "layers.3.attn · toy.py:41", "head 10: 0.9", "inf", "padding content", "takes no cache"]:
         assert words in html
     assert "Could not be tested" in html

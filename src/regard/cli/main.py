@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard.cli.bench import bench
+from regard.cli.check import check
 from regard.cli.inspect import inspect
 from regard.cli.intuition import intuition
 from regard.cli.train import train
@@ -56,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # Application decides what a person sees of an error
     rich_markup_mode="rich",
 )
-for command in (inspect, intuition, translate, train, bench):
+for command in (check, inspect, intuition, translate, train, bench):
     app.command(name=command.__name__)(command)
 
 
@@ -66,7 +67,7 @@ def regard(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Attention you can look at: read, inspect, translate and measure."""
+    """Attention you can look at: check, inspect, translate and measure."""
     if version:
         typer.echo(f"regard {_version()}")
         raise typer.Exit

@@ -28,7 +28,7 @@ class Report:
               left padding moves 4 of 5
               fix: Pass position_ids = (mask.cumsum(-1) - 1).clamp(min=0) with a left-padded batch.
     <BLANKLINE>
-    passed    future: cut at 3
+    passed    future (1)
     <BLANKLINE>
     1 note; 1 check passed
     >>> report.clean, report.exit_status

@@ -55,7 +55,7 @@ def _section(report: Report) -> str:
     findings = "".join(_article(group) for group in together(report.findings))
     rest = [
         *_definitions("", "Facts", [(one.name, one.value) for one in report.facts]),
-        *_definitions("", "Passed", [(probe, ", ".join(cases)) for probe, cases in passed(report).items()]),
+        *_definitions("", "Passed", [(probe, "; ".join(cases)) for probe, cases in passed(report).items()]),
         *_definitions("untested", "Could not be tested", [(one.probe, one.why) for one in report.untested]),
     ]
     return (

@@ -31,8 +31,8 @@ def lines(report: Report, width: int = 100) -> Iterator[list[Piece]]:
     if report.facts or report.passed or report.untested:
         yield []
     yield from _block("facts", [f"{one.name}: {one.value}" for one in report.facts], room, "")
-    cases = "; ".join(f"{probe}: {', '.join(each)}" for probe, each in passed(report).items())
-    yield from _block("passed", [cases] if cases else [], room, "green")
+    counts = [f"{probe} ({len(cases)})" for probe, cases in passed(report).items()]  # the page has each case
+    yield from _block("passed", [", ".join(counts)] if counts else [], room, "green")
     yield from _block("untested", [f"{one.probe}: {one.why}" for one in report.untested], room, "magenta")
     yield []
     yield [(summary(report), "bold")]
