@@ -1,4 +1,4 @@
-"""Sparse normalisers, alone and inside attention, beside the entmax package."""
+"""Sparse normalisers, alone and inside attention, beside the entmax package, and top-k beside PyTorch's own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks.harness import peers
 from benchmarks.harness.curve import Series, curve, exponent
@@ -17,11 +18,12 @@ from benchmarks.harness.setting import Setting
 from benchmarks.harness.timing import Contender, race
 
 TITLE = (
-    "1.5-entmax and sparsemax, alone (2,048 × 2,048) and in attention (L=2,048, H=8 D=64): against the entmax package"
+    "1.5-entmax and sparsemax, alone (2,048 × 2,048) and in attention (L=2,048, H=8 D=64): against the entmax package; "
+    "top-k in attention: against torch.topk"
 )
 
-H, D = 8, 64
-SOFTMAX, EAGER = "torch.softmax", "entmax15 on eager scores"
+H, D, KEPT = 8, 64, 32
+SOFTMAX, EAGER, TOPK = "torch.softmax", "entmax15 on eager scores", "torch.topk on eager scores"
 FASTER_INSIDE, LINEAR = at_least(10), at_most(1.1)
 #: what it is called, regard's name, the package's exact and bisecting forms, and the goal beside the exact one
 ALONE = [
@@ -48,6 +50,14 @@ def rows(setting: Setting) -> Iterator[Row | Point]:
         yield found.row(f"entmax.{bisecting}", work, cost=moved)
         yield found.row(SOFTMAX, work, cost=moved)
     yield from _inside(setting)
+    yield _top(setting)
+
+
+def _top(setting: Setting) -> Row:
+    L = setting.size(2048, quick=97)
+    contenders = [Contender("regard", partial(ours_top, setting, L)), Contender(TOPK, partial(eager_top, setting, L))]
+    cost = attention_cost(setting, L * L, 1, H, L, D, backward=True)
+    return race(setting, contenders).row(TOPK, f"top-{KEPT} attention, H=8, L={L:,}, forward + backward", cost=cost)
 
 
 def _inside(setting: Setting) -> Iterator[Row | Point]:
@@ -100,3 +110,23 @@ def package(setting: Setting, L: int) -> Callable[[], object]:
     q, k, v = setting.qkv(1, H, L, D, grad=True)
     normalise = peers.entmax("entmax15")
     return forward_backward(lambda: normalise(q @ k.mT * D**-0.5) @ v, (q, k, v))
+
+
+def ours_top(setting: Setting, L: int) -> Callable[[], object]:
+    import regard
+
+    q, k, v = setting.qkv(1, H, L, D, grad=True)
+    normalize = regard.normalize.TopK(KEPT)
+    return forward_backward(lambda: regard.attend(q, k, v, normalize=normalize, engine=setting.engine), (q, k, v))
+
+
+def eager_top(setting: Setting, L: int) -> Callable[[], object]:
+    """The least that PyTorch needs: the softmax of what torch.topk finds, put back in its places."""
+    q, k, v = setting.qkv(1, H, L, D, grad=True)
+
+    def read() -> Tensor:
+        scores = q @ k.mT * D**-0.5
+        best, at = scores.topk(KEPT, -1)
+        return torch.zeros_like(scores).scatter(-1, at, torch.softmax(best, -1)) @ v
+
+    return forward_backward(read, (q, k, v))

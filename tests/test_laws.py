@@ -163,6 +163,17 @@ def hard_rows(s: Tensor) -> Tensor:
     return w
 
 
+def top_rows(s: Tensor, k: int) -> Tensor:
+    """exp of what is no lower than the kth of a row when sorted, over its sum."""
+    w = torch.zeros_like(s)
+    for cell in itertools.product(*map(range, s.shape[:-1])):
+        row = [x for x in s[cell].tolist() if x > -math.inf]
+        last = sorted(row)[-min(k, len(row))] if row else math.inf
+        for j, x in enumerate(s[cell].tolist()):
+            w[cell][j] = math.exp(x) / sum(math.exp(y) for y in row if y >= last) if x >= last else 0.0
+    return w
+
+
 PER_HEAD_ALPHA = torch.tensor([1.1, 1.3, 1.5, 1.7, 2.0, 2.5], dtype=torch.float64)
 ONE_SINK = torch.tensor(0.25, dtype=torch.float64)
 PER_HEAD_SINK = torch.tensor([0.5, -1.0, 0.0, 2.0, -3.0, 1.0], dtype=torch.float64)
@@ -203,6 +214,7 @@ NORMALISERS = {
         lambda: normalize.Entmax(nn.Parameter(PER_HEAD_ALPHA.clone())),
         lambda s: simplex_rows(s, PER_HEAD_ALPHA[:, None, None]),
     ),
+    "top 3": NormaliserCase(lambda: normalize.TopK(3), lambda s: top_rows(s, 3)),
     "hardmax": NormaliserCase(normalize.Hardmax, hard_rows, surrogate=True),
     "gumbel in eval": NormaliserCase(lambda: normalize.GumbelSoftmax(0.7).eval(), hard_rows, surrogate=True),
 }

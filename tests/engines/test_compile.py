@@ -44,6 +44,7 @@ BOTH: dict[str, dict[str, Any]] = {
 }
 REFERENCE: dict[str, dict[str, Any]] = {
     "additive, entmax": {"score": score.Concat(12, 12, width=3), "normalize": "entmax15", "mask": mask.causal("end")},
+    "top-k": {"normalize": normalize.TopK(3), "mask": mask.causal("end")},
     "alibi, capped, sink": {
         "score": (score.ScaledDot() + position.ALiBi(6, "end")).capped(3.0),
         "normalize": normalize.Softmax(0.5, sink=0.0),

@@ -55,9 +55,11 @@ NORMALISERS: dict[str, Callable[[int], Normalizer]] = {
     "sparsemax": lambda H: normalize.Sparsemax(),
     "entmax 1.5": lambda H: normalize.Entmax(1.5),
     "learnt alpha": lambda H: normalize.Entmax(nn.Parameter(torch.linspace(1.2, 2.3, H))),
+    "top 5": lambda H: normalize.TopK(5),
     "hardmax": lambda H: normalize.Hardmax(),
 }
-CONTINUOUS = [name for name in NORMALISERS if name != "hardmax"]  # a hard choice may fall otherwise when rounded
+# A hard choice may fall otherwise when rounded.
+CONTINUOUS = [name for name in NORMALISERS if name not in ("top 5", "hardmax")]
 
 
 @st.composite

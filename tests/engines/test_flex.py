@@ -202,6 +202,7 @@ def test_what_it_does_not_run_it_refuses_with_the_reason() -> None:
     assert "does not factor" in reason(scored=score.Additive(8, 8, 3).capped(1.0))
     assert "the bias Odd" in reason(scored=ScaledDot() + Odd())
     assert "softmax alone" in reason(normalised=normalize.Sparsemax())
+    assert "softmax alone" in reason(normalised=normalize.TopK(2))
     assert "dropout" in reason(dropout=0.1)
     assert "nothing to read" in FLEX.refuses(composed(q, k[:, :, :0], v[:, :, :0]))
     assert reason() == ""

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.engines.tiled import recipe
 from regard.engines.tiled.given import DISTANCE, ENTROPY, PEAK
 from regard.engines.tiled.threshold_ops import tiled_threshold
-from regard.normalize import Entmax
+from regard.normalize import Entmax, Normalizer, TopK
 
 F64 = torch.float64
 B, G, L, S, D, E = 2, 3, 37, 53, 11, 13
@@ -43,10 +43,11 @@ class Case:
     numbers: Tensor = field(default_factory=lambda: torch.empty(0, H, dtype=F64))
     rate: float = 0.0
     first: int = 0  # the booleans begin at this key
+    keep: int = 0  # the k of top-k; then α says nothing
     tags: Tensor = field(default_factory=lambda: (torch.rand(2, B * H, S) < 0.3).float())
 
     def leaves(self) -> list[Tensor]:
-        found = [self.q, self.k, self.v, self.alpha, self.energy, self.table, self.row]
+        found = [self.q, self.k, self.v, None if self.keep else self.alpha, self.energy, self.table, self.row]
         return [x for x in found if x is not None]
 
     def arguments(self, want: int = ALL, tile: int = 16) -> tuple[Any, ...]:
@@ -58,7 +59,7 @@ class Case:
         return (
             self.q, self.k, self.v, self.energy, self.table, self.row, lo, hi, booleans, self.tags.to(self.q.dtype),
             self.numbers, self.steps, self.kind, self.scale, self.rate, 7, S - L, self.first, want, [tile, tile],
-            self.alpha,
+            self.alpha, self.keep,
         )  # fmt: skip
 
     def run(self, want: int = ALL, tile: int = 16) -> dict[str, Tensor]:
@@ -89,8 +90,12 @@ class Case:
                 s = s * one
         return s.masked_fill(~self.allowed, -math.inf)
 
+    @property
+    def normalizer(self) -> Normalizer:
+        return TopK(self.keep) if self.keep else Entmax(self.alpha)
+
     def reference(self) -> dict[str, Tensor]:
-        w = Entmax(self.alpha)(self.scores())
+        w = self.normalizer(self.scores())
         far = (torch.arange(L)[:, None] + S - L - torch.arange(S)).abs()
         peak, at = w.max(-1)
         return {
@@ -152,6 +157,23 @@ def test_outputs_statistics_and_gradients_are_the_references(alpha: float, mask:
     check(made(alpha, mask), 1e-9 if alpha <= 2 else 1e-7)
 
 
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("keep", [1, 3, 11, 40, S, 1000])
+def test_outputs_statistics_and_gradients_of_top_k_are_the_references(keep: int, mask: str) -> None:
+    check(made(1.0, mask, keep=keep))
+
+
+@pytest.mark.parametrize("mask", ["full", "holes", "window"])
+@pytest.mark.parametrize("keep", [1, 2, 5, 20])
+def test_scores_that_tie_at_the_threshold_stay_in_on_both_ways(keep: int, mask: str) -> None:
+    case = made(1.0, mask, keep=keep, scale=0.25)
+    with torch.no_grad():  # scores are a few multiples of a quarter, which sums in any order say exactly
+        for x in (case.q, case.k):
+            x.copy_(x.round().clamp(-1, 1))
+        case.k[1] = case.k[1, :, :1]  # and in one row of the batch all alike
+    check(case)
+
+
 @pytest.mark.parametrize("spread", [0.01, 0.3, 30.0])
 @pytest.mark.parametrize("mask", ["full", "holes"])
 def test_rows_in_which_all_keys_have_weight_and_rows_in_which_one_has(spread: float, mask: str) -> None:
@@ -184,15 +206,17 @@ STEPS: dict[str, tuple[list[int], Callable[[], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("mask", ["holes", "window"])
+@pytest.mark.parametrize("keep", [0, 4])
 @pytest.mark.parametrize("name", STEPS)
-def test_scores_of_every_make_pull_back(name: str, mask: str) -> None:
+def test_scores_of_every_make_pull_back(name: str, keep: int, mask: str) -> None:
     steps, parts = STEPS[name]
     numbers = torch.rand(len(steps) // 4, H, dtype=F64) + 0.5
-    check(made([1.2, 1.5, 1.5, 1.6, 2.0, 2.0], mask, steps=steps, numbers=numbers, **parts()))
+    check(made([1.2, 1.5, 1.5, 1.6, 2.0, 2.0], mask, steps=steps, numbers=numbers, keep=keep, **parts()))
 
 
-def test_single_precision_and_the_engines_own_blocks() -> None:
-    case = made(1.5, "holes")
+@pytest.mark.parametrize("keep", [0, 6])
+def test_single_precision_and_the_engines_own_blocks(keep: int) -> None:
+    case = made(1.5, "holes", keep=keep)
     wanted = case.reference()
     slim = replace(case, q=case.q.detach().float(), k=case.k.detach().float(), v=case.v.detach().float())
     for tile in (16, 256):
@@ -221,9 +245,9 @@ def test_a_learnt_alpha_learns_in_every_head_by_itself_and_only_where_it_is_aske
     assert case.alpha.grad is None
 
 
-@pytest.mark.parametrize("spread", [0.1, 3.0])
-def test_dropout_throws_the_same_dice_on_both_ways_and_leaves_the_statistics_alone(spread: float) -> None:
-    case = made(1.5, "holes", spread)
+@pytest.mark.parametrize(("spread", "keep"), [(0.1, 0), (3.0, 0), (0.1, 2), (0.1, 30)])
+def test_dropout_throws_the_same_dice_on_both_ways_and_leaves_the_statistics_alone(spread: float, keep: int) -> None:
+    case = made(1.5, "holes", spread, keep=keep)
     still = case.run()
     case.rate = 0.4
     found = case.run()
@@ -231,7 +255,7 @@ def test_dropout_throws_the_same_dice_on_both_ways_and_leaves_the_statistics_alo
     # The weights that were left, read off with values that name their keys.
     eye = torch.eye(S, dtype=F64).expand(B, G, S, S)
     kept = replace(case, v=eye).run()["output"].detach()
-    w = Entmax(case.alpha)(case.scores())
+    w = case.normalizer(case.scores())
     ratio = torch.where(w > 1e-9, kept / w, 0.0).detach()
     assert ((ratio.abs() < 1e-6) | ((ratio - 1 / 0.6).abs() < 1e-6)).all()
     assert 0.5 < (ratio[w > 1e-9] > 0).double().mean() < 0.7
@@ -246,8 +270,9 @@ def test_dropout_throws_the_same_dice_on_both_ways_and_leaves_the_statistics_alo
         assert (one - other).abs().max() < 1e-5
 
 
-def test_numbers_that_are_none_stay_in_their_row() -> None:
-    case = made(1.5)
+@pytest.mark.parametrize("keep", [0, 6, S])
+def test_numbers_that_are_none_stay_in_their_row(keep: int) -> None:
+    case = made(1.5, keep=keep)
     with torch.no_grad():
         case.q[0, 1, 20] = math.nan
     found = case.run()
@@ -257,14 +282,15 @@ def test_numbers_that_are_none_stay_in_their_row() -> None:
         assert wrong.sum() == wrong[0, 1, 20].sum(), name
 
 
+@pytest.mark.parametrize("keep", [0, 1, 2])
 @pytest.mark.parametrize(("length", "keys"), [(0, 5), (5, 0), (1, 1), (3, 1)])
-def test_the_least_shapes(length: int, keys: int) -> None:
+def test_the_least_shapes(length: int, keys: int, keep: int) -> None:
     q, k, v = torch.randn(1, 2, length, 3), torch.randn(1, 1, keys, 3), torch.randn(1, 1, keys, 4)
     q.requires_grad_()
     lo, hi = torch.zeros(1, 1, length, dtype=torch.int64), torch.full((1, 1, length), keys)
     found = tiled_threshold(
         q, k, v, None, None, None, lo, hi, None, torch.empty(0, 1, keys), torch.empty(0, 2, dtype=F64), [], 0, 1.0, 0.0,
-        0, 0, 0, ALL, [16, 16], torch.tensor([1.5, 2.0], dtype=F64),
+        0, 0, 0, ALL, [16, 16], torch.tensor([1.5, 2.0], dtype=F64), keep,
     )  # fmt: skip
     out = found[0]
     assert out.shape == (1, 2, length, 4)
@@ -278,10 +304,11 @@ def test_the_least_shapes(length: int, keys: int) -> None:
     assert (q.grad == 0).all()
 
 
-@pytest.mark.parametrize("name", ["alibi", "a table", "a sum of tanh"])
-def test_pytorch_finds_nothing_wrong_with_the_operator(name: str) -> None:
+@pytest.mark.parametrize(("name", "keep"), [("alibi", 0), ("a table", 0), ("a sum of tanh", 0), ("alibi", 5)])
+def test_pytorch_finds_nothing_wrong_with_the_operator(name: str, keep: int) -> None:
     steps, parts = STEPS[name]
-    case = made(1.5, "holes", steps=steps, numbers=torch.rand(len(steps) // 4, H, dtype=F64) + 0.5, **parts())
+    numbers = torch.rand(len(steps) // 4, H, dtype=F64) + 0.5
+    case = made(1.5, "holes", steps=steps, numbers=numbers, keep=keep, **parts())
     torch.library.opcheck(tiled_threshold, case.arguments())
 
 

@@ -19,6 +19,9 @@ from regard.engines import Tiled, visible
 from regard.engines.tiled import by_reference, calls, ops
 from regard.grid import Grid
 from regard.kernels import blas, workers
+from regard.normalize import Normalizer, TopK
+
+TOP = TopK(6)
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -45,9 +48,9 @@ def both(*given: Tensor, **parts: Any) -> tuple[regard.Reading, regard.Reading]:
 
 
 @pytest.mark.usefixtures("_small_tiles")
-@pytest.mark.parametrize("normalised", ["softmax", "entmax15", "sparsemax", "hardmax"])
+@pytest.mark.parametrize("normalised", ["softmax", "entmax15", "sparsemax", TOP, "hardmax"], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_of_ten_thousand_either_way(normalised: str, dtype: torch.dtype) -> None:
+def test_scores_of_ten_thousand_either_way(normalised: str | Normalizer, dtype: torch.dtype) -> None:
     q, k, v = inputs(dtype=dtype)
     q = q.detach() / q.detach().norm(dim=-1, keepdim=True) * 1e4
     k = k.detach() / k.detach().norm(dim=-1, keepdim=True)
@@ -62,8 +65,8 @@ def test_scores_of_ten_thousand_either_way(normalised: str, dtype: torch.dtype) 
 
 
 @pytest.mark.usefixtures("_small_tiles")
-@pytest.mark.parametrize("normalised", ["softmax", "entmax15", "sparsemax"])
-def test_rows_that_are_all_equal_look_everywhere_alike(normalised: str) -> None:
+@pytest.mark.parametrize("normalised", ["softmax", "entmax15", "sparsemax", TOP], ids=str)
+def test_rows_that_are_all_equal_look_everywhere_alike(normalised: str | Normalizer) -> None:
     _, k, v = inputs()
     r = regard.read(torch.zeros(2, 6, 37, 11, dtype=torch.float64), k, v, normalize=normalised, engine="tiled")
     assert torch.allclose(r.output, v.mean(2, keepdim=True).repeat_interleave(2, 1).expand_as(r.output))
@@ -143,9 +146,9 @@ def test_any_layout_of_the_inputs_will_do() -> None:
 
 
 @pytest.mark.usefixtures("_small_tiles")
-@pytest.mark.parametrize("normalised", ["softmax", "entmax15", "hardmax"])
+@pytest.mark.parametrize("normalised", ["softmax", "entmax15", TOP, "hardmax"], ids=str)
 @pytest.mark.parametrize("masked", [None, mask.strided(2, "end")])
-def test_dropout_is_the_same_forward_and_backward(normalised: str, masked: Any) -> None:
+def test_dropout_is_the_same_forward_and_backward(normalised: str | Normalizer, masked: Any) -> None:
     q, k, v = inputs(7, 9)
 
     def read(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -162,8 +165,10 @@ def test_dropout_is_the_same_forward_and_backward(normalised: str, masked: Any) 
 
 
 @pytest.mark.usefixtures("_small_tiles")
-@pytest.mark.parametrize("normalised", ["softmax", "entmax15", "hardmax"])
-def test_dropout_leaves_the_mean_where_it_is_and_drops_each_weight_as_often_as_asked(normalised: str) -> None:
+@pytest.mark.parametrize("normalised", ["softmax", "entmax15", TOP, "hardmax"], ids=str)
+def test_dropout_leaves_the_mean_where_it_is_and_drops_each_weight_as_often_as_asked(
+    normalised: str | Normalizer,
+) -> None:
     torch.manual_seed(0)
     q, k = torch.randn(1, 1, 1, 4), torch.randn(1, 1, 40, 4) / 4
     v = torch.eye(40).view(1, 1, 40, 40)
@@ -362,8 +367,9 @@ def test_an_error_in_a_kernel_reaches_the_caller() -> None:
         {"mask": mask.strided(3, "end"), "score": (score.ScaledDot() + position.ALiBi(6, "end")).capped(3.0)},
         {"normalize": normalize.Softmax(0.5, sink=0.0), "score": "euclidean"},
         {"normalize": "entmax15", "mask": mask.window(4, 4, "end")},
+        {"normalize": TOP, "mask": mask.causal("end")},
     ],
-    ids=["plain", "spans", "gaps", "sink", "entmax"],
+    ids=["plain", "spans", "gaps", "sink", "entmax", "top-k"],
 )
 @pytest.mark.usefixtures("_small_tiles")
 def test_a_read_compiles_in_one_graph(parts: Any) -> None:

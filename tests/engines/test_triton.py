@@ -54,6 +54,7 @@ def test_what_it_does_not_run_it_refuses_with_the_reason(monkeypatch: pytest.Mon
     assert "the score Learned is only known as a function" in reason(scored=score.Learned.mlp(8, 8, 3))
     assert "the score Learned is only known as a function" in reason(scored=score.Learned.mlp(8, 8, 3).capped(1.0))
     assert "Hardmax: the kernels know softmax and entmax" in reason(normalised=normalize.Hardmax())
+    assert "TopK: the kernels know softmax and entmax" in reason(normalised=normalize.TopK(2))
     assert "dropout" in reason(dropout=0.1)
     assert "nothing to read" in Triton().refuses(composed(q, k[:, :, :0], v[:, :, :0]))
     assert "256 wide at most" in Triton().refuses(composed(q, k, torch.randn(2, 3, 4, 257)))

@@ -54,7 +54,7 @@ def solve(row, alpha, x, place):
     """
     scale = alpha - 1.0
     power = 1.0 / scale
-    top = _top(row)
+    top = top_of(row)
     if not top < np.inf:
         return np.int64(0), like(top, np.nan), np.nan
     if top == -np.inf:
@@ -69,7 +69,7 @@ def solve(row, alpha, x, place):
 
 
 @kernel
-def _top(row):
+def top_of(row):
     """max s; NaN if there is one."""
     wide_vectors()
     top = like(row[0] if row.shape[0] > 0 else row.dtype.type(0), -np.inf)

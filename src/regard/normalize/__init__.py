@@ -11,6 +11,7 @@ from regard.normalize.base import Normalizer
 from regard.normalize.choice import Annealed, GumbelSoftmax, Hardmax
 from regard.normalize.softmax import Softmax
 from regard.normalize.threshold import Entmax, Sparsemax
+from regard.normalize.topk import TopK
 
 NAMES: dict[str, Normalizer] = {
     "softmax": Softmax(),
@@ -39,5 +40,6 @@ __all__ = [
     "Normalizer",
     "Softmax",
     "Sparsemax",
+    "TopK",
     "named",
 ]

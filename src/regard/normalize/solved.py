@@ -1,4 +1,4 @@
-"""α-entmax by a kernel, where there is work enough: the readable operators sort or bisect whole rows."""
+"""α-entmax and top-k by kernels, where there is work enough: the readable operators sort or bisect whole rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from regard.numerics import wide
 WORTH = 1 << 17
 
 
-def solves(scores: Tensor, alpha: float | Tensor) -> bool:
-    """Whether the kernel takes this: single or half precision on a CPU, plainly run, and enough of it.
+def solves(scores: Tensor, alpha: float | Tensor = 1.0) -> bool:
+    """Whether a kernel takes this: single or half precision on a CPU, plainly run, and enough of it.
 
     Double precision stays with the readable operators, which are the truth that the kernel is held to.
     """
@@ -29,9 +29,16 @@ def solves(scores: Tensor, alpha: float | Tensor) -> bool:
 
 
 def solved(scores: Tensor, alpha: float | Tensor) -> Tensor:
-    """Weights of scores (…, S) for one α, or (…, H, L, S) for one a head; differentiable in both, twice."""
+    """α-entmax of scores (…, S) for one α, or (…, H, L, S) for one a head; differentiable in both, twice."""
     alphas = torch.as_tensor(alpha, dtype=torch.float64).reshape(-1)
-    weights: Tensor = _Solved.apply(wide(scores), alphas)  # type: ignore[no-untyped-call]
+    weights: Tensor = _Solved.apply(wide(scores), alphas, 0)  # type: ignore[no-untyped-call]
+    return weights.to(scores.dtype)
+
+
+def chosen(scores: Tensor, k: int) -> Tensor:
+    """The softmax over the k largest of scores (…, S) and what ties with the last; differentiable twice."""
+    softmax = torch.ones(1, dtype=torch.float64)  # α = 1: going back, a weight's slope is w^{2−α} = w
+    weights: Tensor = _Solved.apply(wide(scores), softmax, k)  # type: ignore[no-untyped-call]
     return weights.to(scores.dtype)
 
 
@@ -50,25 +57,29 @@ def _plainly_run(x: Tensor) -> bool:
 
 
 class _Solved(torch.autograd.Function):
-    """w of s and α. Only w is kept for the way back."""
+    """w of s and α, or of s and the k of top-k. Only w is kept for the way back."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, alphas: Tensor) -> Tensor:
-        from regard.kernels import rows
+    def forward(ctx: Any, scores: Tensor, alphas: Tensor, k: int) -> Tensor:
+        from regard.kernels import largest, rows
         from regard.kernels.workers import cut, share
 
         weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
         s, w = (_rows(x) for x in (scores, weights))
-        share(rows.forward, cut(len(s), 4 * s.size), s, w, alphas.detach().numpy(), _repeat(scores, alphas))
+        runs = cut(len(s), 4 * s.size)
+        if k:
+            share(largest.forward, runs, s, w, k)
+        else:
+            share(rows.forward, runs, s, w, alphas.detach().numpy(), _repeat(scores, alphas))
         ctx.save_for_backward(weights, alphas)
         return weights
 
     @staticmethod
-    def backward(ctx: Any, away: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, away: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         weights, alphas = ctx.saved_tensors
         learns = ctx.needs_input_grad[1]
         if torch.is_grad_enabled():  # someone wants the gradient of this gradient
-            return _pulled(weights, alphas, away, learns)
+            return *_pulled(weights, alphas, away, learns), None
         from regard.kernels import rows
         from regard.kernels.workers import cut, share
 
@@ -77,8 +88,8 @@ class _Solved(torch.autograd.Function):
         by_row = alphas.new_empty(len(w) if learns else 0)
         share(rows.backward, cut(len(w), 8 * w.size), w, x, alphas.numpy(), _repeat(weights, alphas), d, by_row.numpy())
         if not learns:
-            return ds, None
-        return ds, by_row.view(-1, len(alphas), _repeat(weights, alphas)).sum((0, 2))
+            return ds, None, None
+        return ds, by_row.view(-1, len(alphas), _repeat(weights, alphas)).sum((0, 2)), None
 
 
 def _rows(x: Tensor) -> Any:

@@ -110,10 +110,14 @@ class Pass:
             spread,
         )
 
-    def threshold(self, alpha: float | Tensor, want: int = 0) -> Sums:
-        """The read by the α-entmax of the scores, α one number or one a head."""
+    def top(self, k: int, want: int = 0) -> Sums:
+        """The read by the softmax of a row's k largest scores."""
+        return self.threshold(1.0, want, k)
+
+    def threshold(self, alpha: float | Tensor, want: int = 0, keep: int = 0) -> Sums:
+        """The read by the α-entmax of the scores, α one number or one a head; α = 1 needs to be told how many stay."""
         alpha = torch.as_tensor(alpha, dtype=torch.float64).expand(self.grid.shape[1])
-        found = [self._band(tiled_threshold, self.recipe, band, want, alpha) for band in self.seen]
+        found = [self._band(tiled_threshold, self.recipe, band, want, alpha, keep) for band in self.seen]
         out, entropy, peak, at, distance = (_joined(x, 2) for x in list(zip(*found, strict=True))[:5])
         return Sums(
             out,
@@ -126,7 +130,7 @@ class Pass:
             None,
         )
 
-    def _band(self, operator: Any, made: Recipe, band: Band, want: int, *more: Tensor) -> Any:
+    def _band(self, operator: Any, made: Recipe, band: Band, want: int, *more: Any) -> Any:
         start, stop = band.start, band.stop
         rows, columns = self.tile
         if not torch.compiler.is_compiling():

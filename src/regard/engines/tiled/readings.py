@@ -15,12 +15,12 @@ from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.passes import Pass, Sums
 from regard.grid import Grid
 from regard.mask import Mask
-from regard.normalize import Annealed, Entmax, GumbelSoftmax, Hardmax, Softmax, Sparsemax
+from regard.normalize import Annealed, Entmax, GumbelSoftmax, Hardmax, Softmax, Sparsemax, TopK
 from regard.plan import Composition, Wanted
 from regard.reading import Reading
 
 #: Normalisers that the passes know; they are leaves, a subclass is something else.
-KNOWN = (Softmax, Entmax, Sparsemax, Hardmax, GumbelSoftmax)
+KNOWN = (Softmax, Entmax, Sparsemax, TopK, Hardmax, GumbelSoftmax)
 _BITS = {"entropy": ENTROPY, "peak": PEAK, "bound": PEAK, "distance": DISTANCE, "spread": MOMENTS}
 
 
@@ -29,7 +29,7 @@ def reading(p: Pass, c: Composition, wanted: Wanted, lse: bool) -> Reading:
     n = c.normalize
     if isinstance(n, Softmax):
         return _soft(p, c, wanted, n)
-    if isinstance(n, Entmax):
+    if isinstance(n, Entmax | TopK):
         return _sparse(p, c, wanted, n, lse)
     if isinstance(n, GumbelSoftmax) and n.training:
         tau = n.temperature(n.step) if isinstance(n.temperature, Annealed) else n.temperature
@@ -152,8 +152,9 @@ def _members(group: Mask, grid: Grid, at: Tensor) -> Tensor:
     return group.allows(picked).expand(*at.shape, 1).squeeze(-1) if grid.S else torch.zeros_like(at, dtype=torch.bool)
 
 
-def _sparse(p: Pass, c: Composition, wanted: Wanted, n: Entmax, lse: bool) -> Reading:
-    s = p.threshold(n.alpha, _bits(wanted) & ~MOMENTS)
+def _sparse(p: Pass, c: Composition, wanted: Wanted, n: Entmax | TopK, lse: bool) -> Reading:
+    want = _bits(wanted) & ~MOMENTS
+    s = p.top(n.k, want) if isinstance(n, TopK) else p.threshold(n.alpha, want)
     mass = dict(zip(p.tagged, s.mass, strict=True))
     if p.placed:  # weights of a group that the query decides: only the weights themselves tell
         mass |= by_reference(c, Wanted(groups=p.placed)).mass

@@ -1,9 +1,10 @@
 """The threshold family: a block of rows has its scores together, because a threshold depends on all of a row at once.
 
 Of a row, forward keeps its top m and its threshold t. Backward makes the scores again: x = (α−1)(s − m), and with
-y = [x − t]₊ and p = 1/(α−1) a weight is y^p and follows its score with the slope g = w^{2−α} = y^{p−1}. As every
-statistic is a functional of the weights, ds_j = g_j (x_j − Σ g x / Σ g), where x_j gathers what output, entropy,
-distance and masses say of key j. Where few keys have weight only those are read; where many, whole tiles are.
+y = [x − t]₊ and p = 1/(α−1) a weight is y^p and follows its score with the slope g = w^{2−α} = y^{p−1}. Top-k has α = 1
+and a softmax of the scores that lie above t: g = w. As every statistic is a functional of the weights,
+ds_j = g_j (x_j − Σ g x / Σ g), where x_j gathers what output, entropy, distance and masses say of key j. Where few keys
+have weight only those are read; where many, whole tiles are.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.engines.tiled.few import ask, drop, give, measure, read, say
 from regard.engines.tiled.scores import NOISE, PRODUCT, SLOPE, fill, pull
 from regard.engines.tiled.sight import alive, hide, reach, which
 from regard.kernels.blas import N, T, product
 from regard.kernels.compile import kernel
+from regard.kernels.largest import soften, support, support_again
 from regard.kernels.rows import by_alpha, centred, gather, solve, weigh_and_slope
-from regard.kernels.vector import address, at, dice, like, log, wide_vectors
+from regard.kernels.vector import address, like, wide_vectors
 
 #: A key read by itself costs as much as so many that are read in a product.
 FEW = 8
@@ -33,7 +36,7 @@ class Found(NamedTuple):
     distance: Any
     mass: Any  # (T, B·H, L)
     top: Any
-    threshold: Any  # float64
+    threshold: Any  # float64: of x; of top-k a level of the scores themselves
 
 
 class Slopes(NamedTuple):
@@ -49,8 +52,11 @@ class Slopes(NamedTuple):
 
 
 @kernel
-def forward(sc, va, sight, alphas, found, R, W, C, first, last):
-    """Reads blocks first … last − 1 of R queries each, of all B·H·⌈L/R⌉; none sees more than W keys."""
+def forward(sc, va, sight, alphas, keep, found, R, W, C, first, last):
+    """Reads blocks first … last − 1 of R queries each, of all B·H·⌈L/R⌉; none sees more than W keys.
+
+    ``keep`` is the k of top-k, and 0 where α of each head says what the weights are.
+    """
     _, H, G, L, _, _ = sc.sizes
     E = va.width
     blocks = (L + R - 1) // R
@@ -74,13 +80,13 @@ def forward(sc, va, sight, alphas, found, R, W, C, first, last):
             e = max(min(sight.hi[m, i] - start, columns), a)
             row, out = s[r, a:e], found.out[n, i]
             hide(sight, b, h, i, start + a, row, like(zero, -np.inf))
-            count, found.top[n, i], found.threshold[n, i] = solve(row, alphas[h], w, place)
+            count, found.top[n, i], found.threshold[n, i] = _solve(row, alphas[h], keep, w, place)
             out[:] = zero if found.top[n, i] < np.inf else found.top[n, i]  # NaN stays NaN
-            _measure(found, va, n, i, start + a, w[:count], place)
+            measure(found, va, n, i, start + a, w[:count], place)
             if va.rate > 0:
-                _drop(w[:count], place, start + a, va.rate, va.seed, n * L + i)
+                drop(w[:count], place, start + a, va.rate, va.seed, n * L + i)
             if count == 0 or FEW * count < columns:
-                _read(out, v + s.itemsize * a * va.strides[2], va.strides[2], w[:count], place)
+                read(out, v + s.itemsize * a * va.strides[2], va.strides[2], w[:count], place)
                 if far > 0:
                     s[r, :columns] = zero
             else:
@@ -99,6 +105,29 @@ def forward(sc, va, sight, alphas, found, R, W, C, first, last):
 
 
 @kernel
+def _solve(row, alpha, keep, w, place):
+    """The weights above 0 of a row, in w, and their keys; how many, max s, and the threshold."""
+    if keep == 0:
+        return solve(row, alpha, w, place)
+    count, top, t = support(row, keep, w, place)
+    soften(w[:count], top)
+    return count, top, t
+
+
+@kernel
+def _solve_again(row, top, alpha, keep, t, w, g, place):
+    """The same of scores that were made again, and of each weight its slope g; how many."""
+    if keep == 0:
+        count = gather(row, top, alpha - 1.0, t, w, place)
+        weigh_and_slope(w[:count], g[:count], 1.0 / (alpha - 1.0), t)
+    else:
+        count = support_again(row, keep, t, w, place)
+        soften(w[:count], top)
+        g[:count] = w[:count]
+    return count
+
+
+@kernel
 def _range(sight, m, b, h, i0, rows, C):
     """The first key that some row of the block may see and how many there are to the last, to C keys where there are
     gaps."""
@@ -112,54 +141,9 @@ def _range(sight, m, b, h, i0, rows, C):
 
 
 @kernel
-def _measure(found, va, n, i, j0, w, place):
-    """Writes the statistics of a row that has weights w at keys j0 + place."""
-    wide_vectors()
-    wrong = 0.0 if found.top[n, i] < np.inf else np.nan
-    if found.entropy.shape[0] > 0:
-        total = 0.0
-        for c in range(w.shape[0]):
-            total -= w[c] * log(w[c])
-        found.entropy[n, i] = max(total, 0.0) + wrong
-    if found.at.shape[0] > 0:
-        best, where = 0.0, np.int64(-1)
-        for c in range(w.shape[0]):
-            if w[c] > best:
-                best, where = w[c], j0 + place[c]
-        found.peak[n, i], found.at[n, i] = best + wrong, where
-    if found.distance.shape[0] > 0:
-        total, here = 0.0, np.float64(i + va.shift - j0)
-        for c in range(w.shape[0]):
-            total += w[c] * abs(here - place[c])
-        found.distance[n, i] = total + wrong
-    for t in range(va.tags.shape[0]):
-        total = 0.0
-        for c in range(w.shape[0]):
-            total += w[c] * va.tags[t, n % va.tags.shape[1], j0 + place[c]]
-        found.mass[t, n, i] = total + wrong
-
-
-@kernel
-def _drop(w, place, j0, rate, seed, i):
-    """What softmax.drop does, to the few numbers of row i that stand at keys j0 + place."""
-    limit = np.uint32(np.float64(rate) * 4294967296.0)
-    for c in range(w.shape[0]):
-        w[c] *= 1.0 / (1.0 - rate) if np.uint32(dice(seed, np.uint32(i), np.uint32(j0 + place[c]))) >= limit else 0.0
-
-
-@kernel
-def _read(out, v, stride, w, place):
-    """out ← out + Σ w v, over rows of an array that begins at address v."""
-    wide_vectors()
-    for c in range(w.shape[0]):
-        weight = like(out[0], w[c])
-        value = v + out.itemsize * stride * place[c]
-        for x in range(out.shape[0]):
-            out[x] += weight * at(weight, value, x)
-
-
-@kernel
-def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, caps, splits, R, W, C, first, last):
+def backward(
+    sc, va, sight, alphas, keep, top, threshold, slope, pulled, dv, dalpha, caps, splits, R, W, C, first, last
+):  # fmt: skip
     """Gradients from units first … last − 1: a unit is one of ``splits`` parts of the queries of one (b, g).
 
     dv (splits, B·G, S, E) and ``pulled`` are added to; units of different splits write to different parts. dalpha
@@ -188,8 +172,8 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                 away = slope.out + item * (b * slope.strides[0] + h * slope.strides[1] + i0 * slope.strides[2])
                 v = va.v + item * (b * va.strides[0] + bg % G * va.strides[1] + start * va.strides[2])
                 fill(sc, n, i0, rows, start, columns, s, jac)
-                support = _support(sc, sight, m, b, h, alphas[h], top, threshold, n, i0, rows, start, columns, s)
-                few = straight and FEW * support < rows * columns
+                weighed = _hide(sc, sight, m, b, h, alphas[h], keep, top, threshold, n, i0, rows, start, columns, s)
+                few = straight and FEW * weighed < rows * columns
                 if not few:
                     product(
                         sc.blas, N, T, rows, columns, E, one, away, slope.strides[2], v, va.strides[2], zero,
@@ -199,11 +183,9 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                     i = i0 + r
                     a = min(max(sight.lo[m, i] - start, 0), columns)
                     e = max(min(sight.hi[m, i] - start, columns), a)
-                    t, alpha = threshold[n, i], alphas[h]
-                    count = gather(s[r, a:e], top[n, i], alpha - 1.0, t, w, place)
-                    weigh_and_slope(w[:count], g[:count], 1.0 / (alpha - 1.0), t)
+                    count = _solve_again(s[r, a:e], top[n, i], alphas[h], keep, threshold[n, i], w, g, place)
                     if few:
-                        _ask(
+                        ask(
                             x[:count], place, sc.scale, E, away + item * r * slope.strides[2],
                             v + item * a * va.strides[2], item * va.strides[2],
                         )  # fmt: skip
@@ -212,16 +194,16 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                             x[c] = d[r, a + place[c]]
                     kept[:count] = 1.0
                     if va.rate > 0:
-                        _drop(kept[:count], place, start + a, va.rate, va.seed, n * L + i)
-                    _say(slope, va, n, i, start + a, w[:count], x, kept, place)
+                        drop(kept[:count], place, start + a, va.rate, va.seed, n * L + i)
+                    say(slope, va, n, i, start + a, w[:count], x, kept, place)
                     mean = centred(x[:count], g[:count])
                     if dalpha.shape[0] > 0:
-                        dalpha[n, i] = by_alpha(w[:count], x, mean, alpha)
+                        dalpha[n, i] = by_alpha(w[:count], x, mean, alphas[h])
                     for c in range(count):
                         x[c] = g[c] * (x[c] - mean)
                         w[c] *= kept[c]
                     if few:
-                        _give(
+                        give(
                             sc, n, i, start + a, away + item * r * slope.strides[2], w[:count], x, place,
                             pulled.q[n, i], pulled.k[part, bg], dv[part, bg],
                         )  # fmt: skip
@@ -230,7 +212,7 @@ def backward(sc, va, sight, alphas, top, threshold, slope, pulled, dv, dalpha, c
                         d[r, :columns] = zero
                         for c in range(count):
                             s[r, a + place[c]], d[r, a + place[c]] = like(zero, w[c]), like(zero, x[c])
-                if not few and support > 0:
+                if not few and weighed > 0:
                     product(
                         sc.blas, T, N, columns, E, rows, one, address(s), W, away, slope.strides[2], one,
                         address(dv) + item * ((part * B * G + bg) * S + start) * E, E,
@@ -248,7 +230,7 @@ def _straight(sc):
 
 
 @kernel
-def _support(sc, sight, m, b, h, alpha, top, threshold, n, i0, rows, start, columns, s):
+def _hide(sc, sight, m, b, h, alpha, keep, top, threshold, n, i0, rows, start, columns, s):
     """Hides what may not be seen; how many scores of the block have weight."""
     wide_vectors()
     total = np.int64(0)
@@ -258,62 +240,9 @@ def _support(sc, sight, m, b, h, alpha, top, threshold, n, i0, rows, start, colu
         e = max(min(sight.hi[m, i] - start, columns), a)
         row = s[r, a:e]
         hide(sight, b, h, i, start + a, row, like(sc.scale, -np.inf))
-        limit, count = like(sc.scale, np.float64(top[n, i]) + threshold[n, i] / (alpha - 1.0)), np.int32(0)
+        level = threshold[n, i] if keep > 0 else np.float64(top[n, i]) + threshold[n, i] / (alpha - 1.0)
+        limit, count = like(sc.scale, level), np.int32(0)
         for j in range(row.shape[0]):
             count += np.int32(1) if row[j] > limit else np.int32(0)
         total += count
     return total
-
-
-@kernel
-def _ask(x, place, one, E, away, v, step):
-    """x ← do · v for the few keys at ``place``, in the precision of ``one``; ``step`` is in bytes."""
-    wide_vectors()
-    for c in range(x.shape[0]):
-        value = v + step * place[c]
-        total = like(one, 0)
-        for e in range(E):
-            total += at(one, away, e) * at(one, value, e)
-        x[c] = total
-
-
-@kernel
-def _say(slope, va, n, i, j0, w, x, kept, place):
-    """x of each key: what the read says of it as it was dropped, and what the statistics say."""
-    wide_vectors()
-    for c in range(w.shape[0]):
-        x[c] *= kept[c]
-    if slope.entropy.shape[0] > 0:
-        for c in range(w.shape[0]):
-            x[c] -= slope.entropy[n, i] * (log(w[c]) + 1.0)
-    if slope.distance.shape[0] > 0:
-        here = np.float64(i + va.shift - j0)
-        for c in range(w.shape[0]):
-            x[c] += slope.distance[n, i] * abs(here - place[c])
-    if slope.peak.shape[0] > 0:
-        for c in range(w.shape[0]):
-            x[c] += slope.peak[n, i] if j0 + place[c] == slope.at[n, i] else 0.0
-    for t in range(slope.mass.shape[0]):
-        for c in range(w.shape[0]):
-            x[c] += slope.mass[t, n, i] * va.tags[t, n % va.tags.shape[1], j0 + place[c]]
-
-
-@kernel
-def _give(sc, n, i, j0, away, w, ds, place, dq, dk, dv):
-    """dq += Σ ds k, and for the few keys j at ``place`` dk_j += ds q and dv_j += w do."""
-    wide_vectors()
-    _, H, G, _, _, _ = sc.sizes
-    b, h = n // H, n % H
-    item = dq.itemsize
-    q = sc.q + item * (b * sc.q_strides[0] + h * sc.q_strides[1] + i * sc.q_strides[2])
-    k = sc.k + item * (b * sc.k_strides[0] + h // (H // G) * sc.k_strides[1] + j0 * sc.k_strides[2])
-    for c in range(w.shape[0]):
-        j = j0 + place[c]
-        slope, weight = sc.scale * like(sc.scale, ds[c]), like(sc.scale, w[c])
-        key, to_key, to_value = k + item * sc.k_strides[2] * place[c], dk[j], dv[j]
-        for a in range(dq.shape[0]):
-            dq[a] += slope * at(slope, key, a)
-        for a in range(to_key.shape[0]):
-            to_key[a] += slope * at(slope, q, a)
-        for a in range(to_value.shape[0]):
-            to_value[a] += weight * at(weight, away, a)

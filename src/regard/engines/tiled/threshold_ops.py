@@ -1,4 +1,7 @@
-"""The threshold family as a PyTorch operator, with fakes and gradients, α among them."""
+"""The threshold family as a PyTorch operator, with fakes and gradients, α among them.
+
+After what every operator is given stand α (H,) and ``keep``: the k of top-k, or 0 for α-entmax.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def _threshold(*given: Any) -> _Found:
     from regard.engines.tiled import calls, threshold
     from regard.kernels.workers import cut, share
 
-    g, alpha = Given(*given[:20]), given[20]
+    g, alpha, keep = Given(*given[:20]), given[20], given[21]
     B, H, _, L, _, _, E = g.sizes
     found, call = _empty(g), calls.Call(g)
     R, W = _block(call.sight.lo, call.sight.hi, g.tile[0], g.q.element_size())
@@ -35,7 +38,8 @@ def _threshold(*given: Any) -> _Found:
         *(calls.flat(x, g) for x in (top, t)),
     )
     runs = cut(B * H * -(-L // R), B * H * L * W * call.scores.sizes[5])
-    share(threshold.forward, runs, call.scores, call.values, call.sight, calls.array(alpha), results, R, W, g.tile[1])
+    rule = calls.array(alpha), keep
+    share(threshold.forward, runs, call.scores, call.values, call.sight, *rule, results, R, W, g.tile[1])
     return found
 
 
@@ -69,7 +73,7 @@ def _block(lo: Any, hi: Any, most: int, item: int) -> tuple[int, int]:
 
 
 _MORE = (
-    ", Tensor alpha, Tensor at, Tensor top, Tensor t, Tensor out, Tensor? by_entropy, Tensor? by_peak, "
+    ", Tensor alpha, SymInt keep, Tensor at, Tensor top, Tensor t, Tensor out, Tensor? by_entropy, Tensor? by_peak, "
     "Tensor? by_distance, Tensor? by_mass, bool learns"
 )
 
@@ -80,7 +84,7 @@ def _threshold_backward(*given: Any) -> tuple[Tensor, ...]:
     from regard.kernels.workers import share
 
     g = Given(*given[:20])
-    alpha, at, top, t, out, by_entropy, by_peak, by_distance, by_mass, learns = given[20:]
+    alpha, keep, at, top, t, out, by_entropy, by_peak, by_distance, by_mass, learns = given[20:]
     B, H, L, _ = g.q.shape
     call = calls.Call(g if by_mass is not None else g._replace(tags=g.tags[:0]))
     away = calls.rows_apart(out)
@@ -95,8 +99,9 @@ def _threshold_backward(*given: Any) -> tuple[Tensor, ...]:
     room = calls.Room(call, -(-L // R))
     dalpha = alpha.new_zeros(B * H if learns else 0, L)
     share(
-        threshold.backward, room.runs, call.scores, call.values, call.sight, calls.array(alpha), calls.flat(top, g),
-        calls.flat(t, g), slopes, room.pulled, room.v.numpy(), dalpha.numpy(), call.caps, room.splits, R, W, g.tile[1],
+        threshold.backward, room.runs, call.scores, call.values, call.sight, calls.array(alpha), keep,
+        calls.flat(top, g), calls.flat(t, g), slopes, room.pulled, room.v.numpy(), dalpha.numpy(), call.caps,
+        room.splits, R, W, g.tile[1],
     )  # fmt: skip
     by_head = dalpha.view(B, H, L).sum((0, 2)) if learns else dalpha.new_empty(0)
     return *room.gradients(), by_head
@@ -110,6 +115,7 @@ def _fake_backward(*given: Any) -> tuple[Tensor, ...]:
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: _Found) -> None:
     ctx.set_materialize_grads(False)
     tensors, ctx.places = Given(*inputs[:20]).apart()
+    ctx.keep = inputs[21]
     _, _, _, at, _, _, top, t = output
     ctx.save_for_backward(*tensors, inputs[20], at, top, t)
     ctx.mark_non_differentiable(at, top, t)
@@ -122,13 +128,13 @@ def _back(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     out = g.q.new_zeros(*g.q.shape[:3], g.v.shape[-1]) if by_out is None else by_out
     learns = ctx.needs_input_grad[20]
     *found, dalpha = tiled_threshold_backward(
-        *g, alpha, at, top, t, out, by_entropy, by_peak, by_distance, by_mass, learns
+        *g, alpha, ctx.keep, at, top, t, out, by_entropy, by_peak, by_distance, by_mass, learns
     )
-    return *g.sorted(*found), dalpha if learns else None
+    return *g.sorted(*found), dalpha if learns else None, None
 
 
 tiled_threshold = operator(
-    "tiled_threshold", ", Tensor alpha", 8, _threshold, lambda *given: _empty(Given(*given[:20]))
+    "tiled_threshold", ", Tensor alpha, SymInt keep", 8, _threshold, lambda *given: _empty(Given(*given[:20]))
 )
 tiled_threshold_backward = operator("tiled_threshold_backward", _MORE, 7, _threshold_backward, _fake_backward)
 differentiable("tiled_threshold", _keep, _back)
