@@ -9,6 +9,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from regard import mask, nn, normalize, position, score
+    from regard.bridge.huggingface import use
     from regard.doctor.check import check
     from regard.doctor.watch import watch
     from regard.errors import RegardError, RegardWarning
@@ -33,6 +34,7 @@ __all__ = [
     "read",
     "score",
     "scores",
+    "use",
     "watch",
     "weights",
 ]
@@ -48,6 +50,7 @@ _HOMES = {
     "explain": "operator",
     "read": "operator",
     "scores": "operator",
+    "use": "bridge.huggingface",
     "watch": "doctor.watch",
     "weights": "operator",
 }

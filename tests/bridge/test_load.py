@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
 from regard.bridge.load import load
 from regard.errors import RegardError
-
-transformers = pytest.importorskip("transformers")
 
 WORDS = ["<pad>", "<unk>", "a", "cat", "sat", "on", "the", "mat", "."]
 
@@ -24,9 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("tiny")
     tokens = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="<unk>"))
     tokens.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[attr-defined,unused-ignore]
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokens, unk_token="<unk>", pad_token="<pad>").save_pretrained(
-        where
-    )
+    kind: Any = transformers.PreTrainedTokenizerFast
+    kind(tokenizer_object=tokens, unk_token="<unk>", pad_token="<pad>").save_pretrained(where)
     config = transformers.GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=len(WORDS), n_positions=13)
     transformers.GPT2LMHeadModel(config).save_pretrained(where)
     return where
@@ -84,9 +83,8 @@ def test_a_folder_without_a_tokenizer_is_given_tokens_that_mean_nothing(tmp_path
 
 
 def test_an_encoder_decoder_is_given_both_sides(tmp_path: Path) -> None:
-    config = transformers.T5Config(
-        num_layers=1, num_heads=2, d_model=8, d_ff=8, d_kv=4, vocab_size=40, decoder_start_token_id=0
-    )
+    kind: Any = transformers.T5Config
+    config = kind(num_layers=1, num_heads=2, d_model=8, d_ff=8, d_kv=4, vocab_size=40, decoder_start_token_id=0)
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     assert load(str(tmp_path)).run().logits.shape == (3, 23, 40)
 
