@@ -11,6 +11,8 @@ from torch import nn
 from regard.doctor.finding import Fact, Finding, Observation, Untested
 from regard.doctor.locate import source_of
 from regard.doctor.probes import PROBES, Probe
+from regard.doctor.probes.determinism import determinism
+from regard.doctor.probes.finite import finite
 from regard.doctor.report import Report
 from regard.doctor.subject import CouldNotRun, Forward, Subject, quiet
 from regard.errors import RegardError
@@ -110,8 +112,13 @@ def _observed(subject: Subject, progress: Progress | None) -> Iterator[Observati
 
 
 def _tried(probe: Probe, subject: Subject) -> Iterator[Observation]:
-    if subject.noise.drowns and probe.__name__ != "determinism":
-        why = f"two runs on the same batch differ by {subject.noise.floor:.2g} already, so nothing smaller can be seen"
+    noise = subject.noise
+    if noise.drowns and probe not in (finite, determinism):
+        why = (
+            f"two runs on the same batch differ by {noise.floor:.2g} already, so nothing smaller can be seen"
+            if noise.floor == noise.floor
+            else "the outputs on this batch are not all numbers"
+        )
         yield Untested(probe.__name__, why)
         return
     try:

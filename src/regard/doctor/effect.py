@@ -41,7 +41,7 @@ class Effect:
 
     @property
     def real(self) -> bool:
-        return not self.times < REAL  # NaN is a change
+        return self.change != 0 and not self.times < REAL  # a NaN is a change
 
     def said(self) -> str:
         """ "by 0.31, 40,000 times the noise" """

@@ -75,16 +75,13 @@ def locate(model: nn.Module, one: Run, other: Run, kept: tuple[Kept, Kept]) -> P
         moved = record(model, other, kept[1])
     except CouldNotRun:
         return place_of(model, "")
-    times: dict[str, int] = {}
-    by_call = []
-    for run in (base, shaken, moved):
-        times.clear()
-        calls: dict[tuple[str, int], tuple[list[Tensor | None], list[Tensor | None]]] = {}
-        for name, ins, outs in run:
-            calls[name, times.get(name, 0)] = (ins, outs)
-            times[name] = times.get(name, 0) + 1
-        by_call.append(calls)
-    first, noisy, second = by_call
+    return first_moved(model, base, shaken, moved)
+
+
+def first_moved(model: nn.Module, base: Record, shaken: Record, moved: Record) -> Place:
+    """The first module whose inputs are the same in the first and third record, and whose outputs are not, beyond
+    what the second, shaken one moves."""
+    first, noisy, second = (_by_call(one) for one in (base, shaken, moved))
     for key, (ins, outs) in first.items():
         if key not in second or key not in noisy:
             continue
@@ -93,6 +90,16 @@ def locate(model: nn.Module, one: Run, other: Run, kept: tuple[Kept, Kept]) -> P
         if still[0] <= still[1] * REAL and loose[0] > loose[1] * REAL:
             return place_of(model, key[0], *loose)
     return place_of(model, "")
+
+
+def _by_call(record: Record) -> dict[tuple[str, int], tuple[list[Tensor | None], list[Tensor | None]]]:
+    """The record by module and how often it had run before."""
+    times: dict[str, int] = {}
+    calls = {}
+    for name, ins, outs in record:
+        calls[name, times.get(name, 0)] = (ins, outs)
+        times[name] = times.get(name, 0) + 1
+    return calls
 
 
 def place_of(model: nn.Module, path: str, change: float = 0.0, noise: float = 0.0) -> Place:
@@ -117,6 +124,7 @@ def source_of(what: Callable[..., Any] | type) -> str:
 
 
 def record(model: nn.Module, run: Run, kept: Kept) -> Record:
+    """Every submodule's inputs and outputs at the protected places, in the order in which the modules finish."""
     found: Record = []
     handles = []
     for name, module in model.named_modules():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.doctor.effect import Effect, effect
 from regard.doctor.inputs import Inputs, Stream
+from regard.doctor.locate import Kept, Place, locate
 from regard.doctor.outputs import main_output, per_place
 from regard.doctor.subject import CouldNotRun, Subject
 
@@ -76,6 +79,57 @@ class Stepper:
         if found.dim() != 3:
             raise CouldNotRun("the model gives no output for each token")
         return found, state
+
+
+@dataclass(frozen=True)
+class Course:
+    """Tokens from ``begin`` on taken in chunks of ``sizes`` behind the cache that ``start`` gives, beside one pass over
+    all of them. Only ``real`` tokens count."""
+
+    stepper: Stepper
+    inputs: Inputs
+    sizes: Sequence[int]
+    start: Callable[[], Any] = lambda: None
+    begin: int = 0
+    real: Tensor | None = None
+
+    def effect(self) -> tuple[Effect, Course | None]:
+        """How far the chunks' outputs are from one pass, and where they are the course up to the first that differs."""
+        subject = self.stepper.subject
+        whole = subject.run(self.inputs)
+        state, begin = self.start(), self.begin
+        worst, until = None, None
+        for taken, size in enumerate(self.sizes):
+            out, state = self.stepper.one(self.inputs, begin, begin + size, state)
+            part = slice(begin, begin + size)
+            found = effect(whole[:, part], out, subject.noise, None if self.real is None else self.real[:, part])
+            found = replace(found, place=begin + found.place)
+            if found.real and until is None:
+                until = replace(self, sizes=self.sizes[: taken + 1])
+            worst = found if worst is None or found.change > worst.change else worst
+            begin += size
+        assert worst is not None
+        return worst, until
+
+    def where(self) -> Place:
+        """The first module that gives the last chunk's places other outputs than one pass does."""
+        stream = self.stepper.subject.stream
+        B, L = self.inputs.shape(stream)
+        *before, size = self.sizes
+        begin = self.begin + sum(before)
+        state = self.start()
+        if before:
+            _, state = self.stepper.run(self.inputs, before, state, self.begin)
+        at = torch.zeros(B, L, dtype=torch.bool)
+        at[:, begin : begin + size] = True if self.real is None else self.real[:, begin : begin + size]
+        kept = (Kept({L: at}), Kept({size: at[:, begin : begin + size]}))
+        one, other = self.stepper.subject.call, self.stepper.one
+        return locate(
+            self.stepper.subject.model,
+            partial(one, self.inputs),
+            partial(other, self.inputs, begin, begin + size, state),
+            kept,
+        )
 
 
 def chunk(inputs: Inputs, stream: Stream, begin: int, end: int) -> Inputs:

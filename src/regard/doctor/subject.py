@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -116,10 +117,13 @@ class Subject:
         """The floor: what the outputs move by between seeds, and when every weight moves by its last bit."""
         base = self.run(self.batch)
         real = self._real(base)
+        if not base[real].isfinite().all():
+            return Noise(math.nan, math.nan)
         spread = float(base.double()[real].std()) if base[real].numel() > 1 else 0.0
         moved = [self.run(self.batch, seed=1)]
-        with last_bits(self.model):
-            moved.append(self.run(self.batch))
+        for draw in range(3):
+            with last_bits(self.model, draw):
+                moved.append(self.run(self.batch))
         floor = max(float(difference(base, one)[real].max()) if base[real].numel() else 0.0 for one in moved)
         eps = torch.finfo(base.dtype).eps if base.is_floating_point() else 0.0
         return Noise(max(floor, 4 * eps * max(spread, 1e-30)), spread)
@@ -249,9 +253,9 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def last_bits(model: nn.Module) -> Iterator[None]:
+def last_bits(model: nn.Module, draw: int = 0) -> Iterator[None]:
     """Every floating parameter moved by one unit in its last place, up or down at random; then put back."""
-    source = torch.Generator().manual_seed(3)
+    source = torch.Generator().manual_seed(draw)
     kept = {p: p.detach().clone() for p in model.parameters() if p.is_floating_point()}
     try:
         with torch.no_grad():

@@ -29,8 +29,7 @@ class Condition:
 
 
 def conditions(subject: Subject, stream: Stream) -> Iterator[Condition]:
-    """As given, then without a mask, with an all-ones mask, one row alone, weights asked for, dropout configured, and
-    with gradients recorded."""
+    """As given, then without a mask, with an all-ones mask, one row alone, and the ways of :func:`ways`."""
     yield AS_GIVEN
     mask = stream.mask
     if mask is not None:
@@ -45,11 +44,12 @@ def conditions(subject: Subject, stream: Stream) -> Iterator[Condition]:
 
 
 def ways(subject: Subject) -> Iterator[Condition]:
-    """The same batch on other paths of the model: weights asked for, dropout configured, gradients recorded."""
+    """The same batch on other paths of the model: weights asked for, dropout configured, gradients, training."""
     if subject.flag is not None:
         yield Condition(f"{subject.flag}=True", _same, {subject.flag: True})
     yield Condition("dropout configured", _same, {}, partial(dropout_configured, subject.model))
     yield Condition("gradients recorded", _same, {}, torch.enable_grad)
+    yield Condition("in training", _same, {}, partial(training, subject.model))
 
 
 def _same(inputs: Inputs) -> Inputs:
@@ -78,6 +78,22 @@ def _hidden(stream: Stream, left: bool, inputs: Inputs) -> Inputs:
     if left and stream.positions is not None:
         inputs = inputs.with_positions(stream, real)
     return inputs
+
+
+@contextlib.contextmanager
+def training(model: nn.Module) -> Iterator[None]:
+    """Training mode, what dropout draws fixed by the seed of each run; buffers that training moves are put back."""
+    modes = {module: module.training for module in model.modules()}
+    buffers = {buffer: buffer.clone() for buffer in model.buffers()}
+    try:
+        model.train()
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers.items():
+                buffer.copy_(before)
 
 
 @contextlib.contextmanager

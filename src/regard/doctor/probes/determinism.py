@@ -10,9 +10,9 @@ import torch
 from regard.doctor.effect import Noise, effect
 from regard.doctor.finding import Finding, Observation, Passed
 from regard.doctor.inputs import Inputs
-from regard.doctor.locate import Kept, locate
+from regard.doctor.locate import Kept, Place, first_moved, locate, record
 from regard.doctor.probes.conditions import dropout_configured
-from regard.doctor.subject import Subject
+from regard.doctor.subject import Subject, last_bits
 
 NAME = "determinism"
 
@@ -40,26 +40,49 @@ def determinism(subject: Subject) -> Iterator[Observation]:
         )
     else:
         yield Passed(NAME, "two runs agree in eval mode, also with dropout configured", plain.evidence())
-    subject.run(
-        batch.changed(subject.stream, torch.ones(1, 1, dtype=torch.bool), subject.others(batch, subject.stream))
-    )
+    subject.run(_another(subject, batch))
     again = effect(first, subject.run(batch), noise, at)
     if again.real and not plain.real:
+        spot = _remembering(subject, batch)
         yield Finding(
             "DET003",
             f"after a call on another batch the same batch gives another output: it moves {again.said()}",
-            evidence=again.evidence(),
+            spot.module,
+            spot.source,
+            again.evidence(),
         )
     elif not plain.real:
         yield Passed(NAME, "a call on another batch leaves nothing behind", again.evidence())
     with torch.enable_grad():
         recorded = effect(first, subject.run(batch).detach(), subject.noise, at)
     if recorded.real and not plain.real:
-        yield Finding(
-            "PTH003",
-            f"the outputs move {recorded.said()} when gradients are recorded",
-            evidence=recorded.evidence(),
-        )
+        spot = _path(subject, batch)
+        said = f"the outputs move {recorded.said()} when gradients are recorded"
+        yield Finding("PTH003", said, spot.module, spot.source, recorded.evidence())
+
+
+def _another(subject: Subject, batch: Inputs) -> Inputs:
+    everywhere = torch.ones(1, 1, dtype=torch.bool)
+    return batch.changed(subject.stream, everywhere, subject.others(batch, subject.stream))
+
+
+def _remembering(subject: Subject, batch: Inputs) -> Place:
+    """The first module that gives the same inputs other outputs once another batch has gone by."""
+    kept = Kept({batch.shape(s)[1]: batch.real(s) for s in subject.streams})
+    run = partial(subject.call, batch)
+    run()
+    base = record(subject.model, run, kept)
+    with last_bits(subject.model):
+        shaken = record(subject.model, run, kept)
+    subject.run(_another(subject, batch))
+    return first_moved(subject.model, base, shaken, record(subject.model, run, kept))
+
+
+def _path(subject: Subject, batch: Inputs) -> Place:
+    """The first module that gives other outputs when gradients are recorded."""
+    kept = Kept({batch.shape(s)[1]: batch.real(s) for s in subject.streams})
+    recorded = torch.enable_grad()(partial(subject.call, batch))
+    return locate(subject.model, partial(subject.call, batch), recorded, (kept, kept))
 
 
 def _where(subject: Subject, batch: Inputs) -> tuple[str, str]:

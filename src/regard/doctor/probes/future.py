@@ -9,8 +9,7 @@ import torch
 
 from regard.doctor.effect import Effect, effect
 from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
-from regard.doctor.inputs import Inputs
-from regard.doctor.locate import Kept, locate
+from regard.doctor.locate import Kept, Place, locate
 from regard.doctor.probes.conditions import Condition, conditions
 from regard.doctor.subject import CouldNotRun, Subject
 
@@ -61,12 +60,17 @@ def _verdict(
         if leaks:
             yield Passed(NAME, "later tokens reach earlier outputs, as claimed", leaks[0][2].evidence())
         else:
+            spot = _first_mixer(subject)
             yield Finding(
                 "CAU002",
                 "the model is said to see both ways, but no later token moves an earlier output "
                 f"(cuts {', '.join(map(str, cuts))})",
+                spot.module,
+                spot.source,
             )
         return
+    if subject.prefix > 1:
+        yield from _inside_prefix(subject)
     if not leaks:
         yield Fact("direction", "causal: no later token moves an earlier output")
         return
@@ -83,6 +87,32 @@ def _verdict(
     evidence = {**worst.evidence(), "cut": cut, "leaks_in": ", ".join(others)}
     code = "CAU001" if subject.causal else "CAU003"
     yield Finding(code, message, *place, evidence)
+
+
+def _inside_prefix(subject: Subject) -> Iterator[Observation]:
+    """Tokens of the prefix are said to see each other: its last one must move its first output."""
+    stream, inputs = subject.stream, subject.batch
+    place = torch.arange(inputs.shape(stream)[1])
+    moved = subject.run(inputs.changed(stream, (place == subject.prefix - 1)[None], subject.others(inputs, stream)))
+    found = effect(subject.run(inputs), moved, subject.noise, (place < subject.prefix - 1)[None])
+    if found.real:
+        yield Passed(NAME, f"the prefix of {subject.prefix} tokens is read both ways", found.evidence())
+        return
+    spot = _first_mixer(subject)
+    said = f"the first {subject.prefix} tokens are said to see each other"
+    message = f"{said}, but token {subject.prefix - 1} moves no earlier output"
+    yield Finding("CAU002", message, spot.module, spot.source, found.evidence())
+
+
+def _first_mixer(subject: Subject) -> Place:
+    """The first module that brings one token's content to later places: it is where the other way is missing."""
+    stream, inputs = subject.stream, subject.batch
+    real = inputs.real(stream)
+    L = real.shape[1]
+    place = torch.arange(L, device=real.device)
+    other = inputs.changed(stream, (place == L // 3)[None], subject.others(inputs, stream))
+    kept = Kept({L: real & (place > L // 3)})
+    return locate(subject.model, partial(subject.call, inputs), partial(subject.call, other), (kept, kept))
 
 
 def _leaks(subject: Subject, condition: Condition, cuts: list[int]) -> list[tuple[int, Effect]]:
@@ -137,44 +167,3 @@ def _past(subject: Subject) -> Iterator[Observation]:
     yield Passed(
         NAME, "earlier tokens move later outputs", max((one for _, one in seen), key=lambda e: e.change).evidence()
     )
-    yield from _reach(subject, inputs, base)
-
-
-def _reach(subject: Subject, inputs: Inputs, base: torch.Tensor) -> Iterator[Observation]:
-    """A declared window of W keys lets a token reach W − 1 places a layer, and no further."""
-    config = getattr(subject.model, "config", None)
-    window, layers = getattr(config, "sliding_window", None), getattr(config, "num_hidden_layers", None)
-    kinds = set(getattr(config, "layer_types", None) or ["sliding_attention"])
-    if not isinstance(window, int) or not isinstance(layers, int) or kinds != {"sliding_attention"}:
-        return
-    L = base.shape[1]
-    most = layers * (window - 1)
-    if most + 1 >= L:
-        yield Untested(
-            "window", f"the window of {window} keys in {layers} layers reaches past all {L} tokens; give more"
-        )
-        return
-    stream = subject.stream
-    place = torch.arange(L, device=base.device)
-    real = inputs.real(stream)
-    moved = subject.run(inputs.changed(stream, (place == 0)[None], subject.others(inputs, stream)))
-    beyond = effect(base, moved, subject.noise, real & (place > most))
-    within = effect(base, moved, subject.noise, real & (place == most))
-    if beyond.real or (layers == 1 and not within.real):
-        side = "further" if beyond.real else "less far"
-        found = beyond if beyond.real else within
-        first = next((name for name, m in subject.model.named_modules() if "attention" in type(m).__name__.lower()), "")
-        kept = Kept({L: real & (place > most)})
-        other = inputs.changed(stream, (place == 0)[None], subject.others(inputs, stream))
-        runs = (partial(subject.call, inputs), partial(subject.call, other))
-        spot = locate(subject.model, *runs, (kept, kept)) if beyond.real else None
-        yield Finding(
-            "POS004",
-            f"the window is {window} keys in {layers} layers, {most} places at most; a token reaches {side}: the "
-            f"output at {found.place if beyond.real else most} moves {found.said()}",
-            spot.module if spot else first,
-            spot.source if spot else "",
-            {**found.evidence(), "window": window, "layers": layers},
-        )
-    else:
-        yield Passed("window", f"a token reaches {most} places and no further", beyond.evidence())

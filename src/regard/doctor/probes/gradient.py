@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from regard.doctor.attention import attention_modules, attention_of, is_attention
+from regard.doctor.effect import effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import place_of
 from regard.doctor.subject import CouldNotRun, Subject
 
 NAME = "gradient"
-_ATTENTION = re.compile(r"att(ention|n)|multihead|mha", re.IGNORECASE)
 _VALUE = re.compile(r"(^|[._])(v|value|v_proj|value_proj|wv|w_v|v_lin|to_v)(\.weight)?$", re.IGNORECASE)
 _HEADS = (
     "num_key_value_heads",
@@ -85,32 +86,55 @@ def _finite(subject: Subject, gradients: dict[str, Tensor | None], when: str) ->
         yield Passed(NAME, f"every gradient is finite{when}", {"parameters": len(gradients)})
         return
     # Backward runs from the output to the input: of the bad ones, the last in the model's order was reached first.
-    attention = [name for name in bad if _ATTENTION.search(_kind(subject.model, name))]
+    attention = [
+        name for name in bad if is_attention(own := attention_of(subject.model, name), subject.model.get_submodule(own))
+    ]
     name = (attention or bad)[-1]
-    place = place_of(subject.model, _attention_of(subject.model, name))
+    place = place_of(subject.model, attention_of(subject.model, name))
     message = f"the gradient of {name} is not finite{when} ({len(bad)} of {len(gradients)} parameters)"
     yield Finding("NUM003", message, place.module, place.source, {"parameters": len(bad), "of": len(gradients)})
 
 
 def _unused(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Observation]:
     """A parameter of an attention module that no output depends on, while its neighbours' do."""
-    for path, module in subject.model.named_modules():
-        if not _ATTENTION.search(type(module).__name__):
-            continue
+    for path in attention_modules(subject.model):
         own = {n: g for n, g in gradients.items() if n.startswith(f"{path}.")}
         idle = [n for n, g in own.items() if g is None]
-        if idle and len(idle) < len(own) and not _inner(subject.model, path):
-            place = place_of(subject.model, path)
-            message = f"no output depends on {', '.join(idle)}: never used"
-            yield Finding("API001", message, place.module, place.source, {"parameters": len(idle)})
+        if not idle or len(idle) == len(own):
+            continue
+        place = place_of(subject.model, path)
+        cut = [n for n in idle if _moves(subject, n)]
+        never = [n for n in idle if n not in cut]
+        if never:
+            message = f"no output depends on {', '.join(never)}: never used"
+            yield Finding("API001", message, place.module, place.source, {"parameters": len(never)})
+        if cut:
+            message = (
+                f"outputs depend on {', '.join(cut)}, and no gradient reaches it: it was cut off (detach, no_grad)"
+            )
+            yield Finding("HED004", message, place.module, place.source, {"parameters": len(cut)})
+
+
+def _moves(subject: Subject, name: str) -> bool:
+    """Whether the output moves when the parameter does."""
+    p = subject.model.get_parameter(name)
+    before = p.detach().clone()
+    base = subject.run(subject.batch)
+    try:
+        with torch.no_grad():
+            p.mul_(1.5).add_(0.1)
+        return effect(base, subject.run(subject.batch), subject.noise).real
+    finally:
+        with torch.no_grad():
+            p.copy_(before)
 
 
 def _heads(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Observation]:
     """A projection of an attention module with a gradient of exactly 0, whole or in the rows of one head."""
     dead = 0
     for name, g in gradients.items():
-        path = _attention_of(subject.model, name)
-        if g is None or g.dim() != 2 or not path or not _ATTENTION.search(_kind(subject.model, name)):
+        path = attention_of(subject.model, name)
+        if g is None or g.dim() != 2 or not is_attention(path, subject.model.get_submodule(path)):
             continue
         said = ""
         if not g.any():
@@ -126,27 +150,6 @@ def _heads(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Ob
             yield Finding("HED004", said, place.module, place.source, {"parameter": name})
     if not dead:
         yield Passed(NAME, "a gradient reaches every projection of attention")
-
-
-def _kind(model: nn.Module, parameter: str) -> str:
-    return type(model.get_submodule(_attention_of(model, parameter))).__name__
-
-
-def _attention_of(model: nn.Module, parameter: str) -> str:
-    """The path of the innermost module with attention in its name that holds the parameter; else of its own module."""
-    own = parameter.rpartition(".")[0]
-    path = own
-    while path:
-        if _ATTENTION.search(type(model.get_submodule(path)).__name__):
-            return path
-        path = path.rpartition(".")[0]
-    return own
-
-
-def _inner(model: nn.Module, path: str) -> bool:
-    """Whether another attention module lies inside this one: then that one is judged."""
-    inside = model.get_submodule(path).named_modules()
-    return any(name and _ATTENTION.search(type(m).__name__) for name, m in inside)
 
 
 def _count(model: nn.Module, path: str) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from regard.doctor.effect import effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
+from regard.doctor.locate import Kept, locate
 from regard.doctor.outputs import main_output, per_place, tensors
 from regard.doctor.subject import Subject
 
@@ -32,8 +34,11 @@ def options(subject: Subject) -> Iterator[Observation]:
     at = subject.batch.real(subject.stream) if one.dim() == 3 else None
     found = effect(one, other, subject.noise, at)
     if found.real:
+        kept = Kept({subject.batch.shape(s)[1]: subject.batch.real(s) for s in subject.streams})
+        runs = (partial(subject.call, subject.batch), partial(subject.call, subject.batch, **{flag: True}))
+        place = locate(subject.model, *runs, (kept, kept))
         message = f"{flag}=True moves the output at {found.place} {found.said()}"
-        yield Finding("PTH003", message, evidence=found.evidence())
+        yield Finding("PTH003", message, place.module, place.source, found.evidence())
     else:
         yield Passed(NAME, f"{flag}=True leaves the outputs", found.evidence())
 

@@ -174,10 +174,16 @@ def _left(case: Padded) -> Iterator[Observation]:
         yield Finding(
             "POS001", f"{said} with the mask alone, and not at all with {name} counted from it", *where, evidence
         )
-    elif given.compare(case.inputs(), given.inputs()).change == 0.0:
-        yield Finding("API001", f"{said}, and {name} changes nothing at all: accepted and ignored", *where, evidence)
+    elif _ignored(given, name):
+        yield Finding("API001", f"{said}, and {name} changes nothing at all: accepted and ignored", evidence=evidence)
     else:
         yield Finding("POS005", f"{said}; with {name} still {repaired.said()}", *where, evidence)
+
+
+def _ignored(given: Padded, name: str) -> bool:
+    """Whether positions that are plainly others, counted backwards, change nothing either."""
+    inputs = given.inputs()
+    return given.compare(inputs, inputs.with_values(**{name: inputs.values[name].flip(1)})).change == 0.0
 
 
 def _contents(case: Padded) -> Generator[Observation, None, bool]:
@@ -215,7 +221,7 @@ def _content(case: Padded) -> Generator[Observation, None, bool]:
     ignored = case.compare(one, ones).change == 0.0
     if ignored:
         said += f"; {mask} changes nothing"
-        yield Finding("API001", f"{mask} is accepted and changes nothing at all", place.module, place.source, evidence)
+        yield Finding("API001", f"{mask} is accepted and changes nothing at all", evidence=evidence)
     in_decoder = not case.stream.aligned and _is_of_target(case, place)
     code = "PAD004" if in_decoder else "PAD001"
     yield Finding(code, said, place.module, place.source, evidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from regard.doctor.effect import Noise, effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
+from regard.doctor.locate import Kept, Place, place_of, record
 from regard.doctor.probes.conditions import Condition, conditions
+from regard.doctor.probes.finite import first_not_finite, real_places
 from regard.doctor.subject import CouldNotRun, Subject
 
 NAME = "precision"
@@ -35,12 +38,11 @@ def precision(subject: Subject) -> Iterator[Observation]:
         except CouldNotRun as why:
             yield Untested(NAME, f"{case.name}: {why}")
             continue
-        real = inputs.real(stream) if base.dim() == 3 else torch.ones(len(base), dtype=torch.bool)
-        if not base[real.to(base.device)].isfinite().all():
-            place = _first_bad(subject, inputs)
-            yield Finding(
-                "NUM001", f"the output is not finite{case.said()}", place, evidence={"dtype": str(base.dtype)}
-            )
+        real = real_places(subject, inputs, base)
+        if not base[real].isfinite().all():
+            place = first_not_finite(subject.model, partial(subject.call, inputs), subject, inputs)
+            message = f"the output is not finite{case.said()}"
+            yield Finding("NUM001", message, place.module, place.source, {"dtype": str(base.dtype)})
             continue
         for dtype in (torch.bfloat16, torch.float16):
             yield from _half(subject, case, inputs, base, real, dtype)
@@ -63,10 +65,10 @@ def _half(
     if out is None:
         yield Untested(NAME, f"{name}{case.said()}: {problem}")
         return
-    if not out[real.to(out.device)].isfinite().all():
-        place = _first_bad(half, _cast_inputs(inputs, dtype))
+    if not out[real].isfinite().all():
+        place = first_not_finite(half.model, partial(half.call, _cast_inputs(inputs, dtype)), subject, inputs)
         message = f"in {name} the output is not finite{case.said()}, in float32 it is"
-        yield Finding("NUM001", message, place, evidence={"dtype": name})
+        yield Finding("NUM001", message, place.module, place.source, {"dtype": name})
         return
     explained = effect(base, rounded.run(inputs), subject.noise, at).change
     spread = subject.noise.spread
@@ -75,11 +77,14 @@ def _half(
     )  # a change counts from 50 of these: 17 times what is explained
     found = effect(base, out.float(), Noise(floor, spread), at)
     if found.real:
+        place = _where(subject, half, inputs, _cast_inputs(inputs, dtype), dtype)
         yield Finding(
             "NUM002",
             f"in {name} the output at {found.place} moves by {found.change:.2g}, {found.change / (3 * floor):,.0f} "
             f"times what rounding the weights explains{case.said()}",
-            evidence={**found.evidence(), "dtype": name, "explained": explained},
+            place.module,
+            place.source,
+            {**found.evidence(), "dtype": name, "explained": explained},
         )
     else:
         said = f"{name} drifts as the format explains{case.said()}"
@@ -124,18 +129,29 @@ def _cast_inputs(inputs: Inputs, dtype: torch.dtype) -> Inputs:
     return Inputs({name: cast(value) for name, value in inputs.values.items()})
 
 
-def _first_bad(subject: Subject, inputs: Inputs) -> str:
-    """The first module to finish whose output is not finite though its inputs are, at real places."""
-    from regard.doctor.locate import Kept, record
+def _where(subject: Subject, half: Subject, inputs: Inputs, cast: Inputs, dtype: torch.dtype) -> Place:
+    """The first module whose outputs drift far beyond what has drifted in its inputs already."""
+    kept = Kept({inputs.shape(s)[1]: inputs.real(s) for s in subject.streams})
+    whole = record(subject.model, lambda: subject.call(inputs), kept)
+    halves = record(half.model, lambda: half.call(cast), kept)
+    eps = torch.finfo(dtype).eps
+    worst, place = 0.0, ""
+    for (name, ins, outs), (other, half_ins, half_outs) in zip(whole, halves, strict=False):
+        if name != other or not name:
+            continue
+        share = _drift(outs, half_outs) / max(_drift(ins, half_ins), eps)
+        if share > 2 * worst:  # an outer module repeats what its inner one did: the first of two alike is kept
+            worst, place = share, name
+    return place_of(subject.model, place)
 
-    L = inputs.shape(subject.stream)[1]
-    kept = Kept({L: inputs.real(subject.stream)})
 
-    def bad(some: list[Tensor | None]) -> bool:
-        return any(x is not None and x.is_floating_point() and not x.isfinite().all() for x in some)
-
-    for name, ins, outs in record(subject.model, lambda: subject.call(inputs), kept):
-        # A mask of −inf goes in healthily, so only NaN among the inputs counts as already bad.
-        if bad(outs) and not any(x is not None and x.is_floating_point() and x.isnan().any() for x in ins):
-            return name
-    return ""
+def _drift(some: list[Tensor | None], others: list[Tensor | None]) -> float:
+    """The largest change among the tensors, each in units of its own spread."""
+    found = [0.0]
+    for one, other in zip(some, others, strict=False):
+        if one is None or other is None or one.shape != other.shape or not one.is_floating_point() or one.numel() < 2:
+            continue
+        one, spread = one.double().clamp(-1e30, 1e30), float(one.double().clamp(-1e30, 1e30).std())
+        if spread > 0:
+            found.append(float((one - other.double().clamp(-1e30, 1e30)).abs().max()) / spread)
+    return max(found)
