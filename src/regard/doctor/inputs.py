@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown_name
 
 _POSITIONS = ("position_ids", "positions")
 _HELD_BACK = ("labels", "past_key_values", "use_cache")  # what a probe must not hand on as it is
@@ -148,6 +148,8 @@ def prepared(values: dict[str, Any]) -> Inputs:
 
 def streams(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[str]) -> list[Stream]:
     """The sequences of the batch: one, or a source and a target; the one that outputs stand at is last."""
+    _known("tokens", tokens, "input_ids", [*inputs.values, *accepted])
+    _known("mask", mask, "attention_mask", [*inputs.values, *accepted])
     for source, target in PAIRS:
         if source in inputs.values and target in inputs.values:
             one = _stream(inputs, source, mask if mask in inputs.values else _near(source, inputs, accepted), accepted)
@@ -164,6 +166,12 @@ def streams(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[st
             "tokens="
         )
     return [_stream(inputs, tokens, mask, accepted)]
+
+
+def _known(argument: str, name: str | None, default: str, names: Sequence[str]) -> None:
+    """A name that the caller typed must be somewhere; the default may be absent."""
+    if name not in (None, default) and name not in names:
+        raise unknown_name(argument, name, dict.fromkeys(names))
 
 
 def _stream(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[str], prefix: str = "") -> Stream:

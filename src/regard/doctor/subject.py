@@ -167,9 +167,10 @@ class Subject:
         return like.new_full(shape, self.pad or 0)
 
     def clean(self, rows: int, length: int | None = None) -> Inputs:
-        """``rows`` rows with no padding at all, all of one length: real tokens of the batch, its rows made to differ
-        where there are too few."""
-        inputs = self.batch
+        """``rows`` rows with no padding at all, all of one length: real tokens of the batch's longer rows, which are
+        made to differ where there are too few."""
+        counts = self.batch.real(self.stream).sum(-1)
+        inputs = self.batch.rows((counts * 2 >= counts.max()).nonzero().flatten())
         for stream in self.streams:
             real = inputs.real(stream)
             n = int(real.sum(-1).min())
@@ -260,8 +261,12 @@ def last_bits(model: nn.Module, draw: int = 0) -> Iterator[None]:
     try:
         with torch.no_grad():
             for p in kept:
-                sign = torch.randint(0, 2, p.shape, generator=source).to(p) * 2 - 1
-                p.mul_(1 + torch.finfo(p.dtype).eps * sign)
+                # A sign for each place along each axis, multiplied: as good as one for each weight, and drawn at once.
+                by = torch.full((), torch.finfo(p.dtype).eps).to(p)
+                for axis, size in enumerate(p.shape):
+                    sign = torch.randint(0, 2, (size,), generator=source).to(p) * 2 - 1
+                    by = by * sign.reshape(-1, *[1] * (p.dim() - axis - 1))
+                p.addcmul_(p, by.expand_as(p))
         yield
     finally:
         with torch.no_grad():

@@ -177,6 +177,8 @@ def _static(subject: Subject) -> Callable[[int], Any]:
     takes = bool({"cache", "past_key_values"} & {*subject.accepted})
     if callable(subject.cache) or not takes or transformers is None or config is None:
         raise CouldNotRun("no cache of fixed room is known for this model")
+    if not getattr(subject.model, "_can_compile_fullgraph", True):
+        raise CouldNotRun("the model's class does not claim static caches")
     if getattr(config, "is_encoder_decoder", False):
         raise CouldNotRun("a static cache of an encoder-decoder is not tried")
     return lambda capacity: _guarded(transformers.StaticCache, config=copy.deepcopy(config), max_cache_len=capacity)

@@ -33,17 +33,14 @@ def future(subject: Subject) -> Iterator[Observation]:
     leaks: list[tuple[Condition, int, Effect]] = []
     tight: list[Condition] = []
     for condition in conditions(subject, stream):
-        few = (
-            cuts
-            if condition.name in ("", "one row")
-            else sorted({cuts[0], cuts[len(cuts) // 2], cuts[-1], *cuts[2:6:2]})
-        )
         try:
-            found = _leaks(subject, condition, few)
+            found = _leaks(subject, condition, _cuts(subject, condition, cuts, both_ways=len(leaks) == len(cuts)))
         except CouldNotRun as why:
             yield Untested(NAME, f"{condition.name}: {why}")
             continue
         leaks += [(condition, cut, one) for cut, one in found if one.real]
+        if subject.causal is False and leaks:  # as claimed: one look that reaches is enough
+            break
         if not any(one.real for _, one in found):
             tight.append(condition)
             worst = max((one for _, one in found), key=lambda one: one.change)
@@ -51,6 +48,16 @@ def future(subject: Subject) -> Iterator[Observation]:
                 yield Passed(NAME, f"later tokens leave earlier outputs{condition.said()}", worst.evidence())
     yield from _verdict(subject, leaks, tight, cuts)
     yield from _past(subject)
+
+
+def _cuts(subject: Subject, condition: Condition, cuts: list[int], both_ways: bool) -> list[int]:
+    """All cuts of the batch as given and of one row; a few of them in other conditions; one where the model has been
+    seen to read both ways and claims nothing else."""
+    if condition.name in ("", "one row") and not both_ways:
+        return cuts
+    if both_ways and subject.causal is None:
+        return cuts[:1]
+    return sorted({cuts[0], cuts[len(cuts) // 2], cuts[-1], *cuts[2:6:2]})
 
 
 def _verdict(

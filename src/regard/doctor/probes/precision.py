@@ -31,56 +31,63 @@ def precision(subject: Subject) -> Iterator[Observation]:
     cases = [case for case in conditions(subject, stream) if case.name in _KINDS]
     if stream.positions is not None and not stream.positions.startswith("decoder"):
         cases.append(Condition(f"positions from {_FAR} on", lambda x: _far(subject, x), {}))
+    runs: list[tuple[Condition, Inputs, Tensor]] = []
     for case in cases:
-        try:
-            inputs = case.prepare(subject.batch)
-            base = subject.run(inputs)
-        except CouldNotRun as why:
-            yield Untested(NAME, f"{case.name}: {why}")
-            continue
-        real = real_places(subject, inputs, base)
-        if not base[real].isfinite().all():
-            place = first_not_finite(subject.model, partial(subject.call, inputs), subject, inputs)
-            message = f"the output is not finite{case.said()}"
-            yield Finding("NUM001", message, place.module, place.source, {"dtype": str(base.dtype)})
-            continue
-        for dtype in (torch.bfloat16, torch.float16):
-            yield from _half(subject, case, inputs, base, real, dtype)
+        yield from _in_float32(subject, case, runs)
+    for dtype in (torch.bfloat16, torch.float16):
+        rounded = replace(subject, model=_rounded(subject.model, dtype))
+        # Buffers stay in float32 where the model runs so, as a loader keeps them.
+        half = replace(subject, model=_cast(subject.model, dtype, buffers=False))
+        if runs and not _can_run(half, _cast_inputs(runs[0][1], dtype)):
+            half = replace(subject, model=_cast(subject.model, dtype, buffers=True))
+        for case, inputs, base in runs:
+            yield from _half(subject, rounded, half, dtype, case, inputs, base)
+
+
+def _in_float32(
+    subject: Subject, case: Condition, runs: list[tuple[Condition, Inputs, Tensor]]
+) -> Iterator[Observation]:
+    """What the case gives in float32 joins ``runs``; where that is no number already, it is said."""
+    try:
+        inputs = case.prepare(subject.batch)
+        base = subject.run(inputs)
+    except CouldNotRun as why:
+        yield Untested(NAME, f"{case.name}: {why}")
+        return
+    if base[real_places(subject, inputs, base)].isfinite().all():
+        runs.append((case, inputs, base))
+        return
+    place = first_not_finite(subject.model, partial(subject.call, inputs), subject, inputs)
+    message = f"the output is not finite{case.said()}"
+    yield Finding("NUM001", message, place.module, place.source, {"dtype": str(base.dtype)})
 
 
 def _half(
-    subject: Subject, case: Condition, inputs: Inputs, base: Tensor, real: Tensor, dtype: torch.dtype
+    subject: Subject, rounded: Subject, half: Subject, dtype: torch.dtype, case: Condition, inputs: Inputs, base: Tensor
 ) -> Iterator[Observation]:
     name = str(dtype).removeprefix("torch.")
-    at = real if base.dim() == 3 else None
-    rounded = replace(subject, model=_rounded(subject.model, dtype))
-    out = None
-    for whole in (False, True):  # buffers stay in float32 where the model runs so, as a loader keeps them
-        half = replace(subject, model=_cast(subject.model, dtype, whole))
-        try:
-            out = half.run(_cast_inputs(inputs, dtype))
-            break
-        except CouldNotRun as why:
-            problem = why
-    if out is None:
-        yield Untested(NAME, f"{name}{case.said()}: {problem}")
+    cast = _cast_inputs(inputs, dtype)
+    real = real_places(subject, inputs, base)
+    try:
+        out = half.run(cast)
+    except CouldNotRun as why:
+        yield Untested(NAME, f"{name}{case.said()}: {why}")
         return
     if not out[real].isfinite().all():
-        place = first_not_finite(half.model, partial(half.call, _cast_inputs(inputs, dtype)), subject, inputs)
+        place = first_not_finite(half.model, partial(half.call, cast), subject, inputs)
         message = f"in {name} the output is not finite{case.said()}, in float32 it is"
         yield Finding("NUM001", message, place.module, place.source, {"dtype": name})
         return
-    explained = effect(base, rounded.run(inputs), subject.noise, at).change
+    at = real if base.dim() == 3 else None
     spread = subject.noise.spread
-    floor = (
-        max(explained, torch.finfo(dtype).eps * spread) / 3
-    )  # a change counts from 50 of these: 17 times what is explained
-    found = effect(base, out.float(), Noise(floor, spread), at)
+    explained = max(effect(base, rounded.run(inputs), subject.noise, at).change, torch.finfo(dtype).eps * spread)
+    # A third of what is explained counts as the noise, so that a drift is real from 17 times what is explained.
+    found = effect(base, out.float(), Noise(explained / 3, spread), at)
     if found.real:
-        place = _where(subject, half, inputs, _cast_inputs(inputs, dtype), dtype)
+        place = _where(subject, half, inputs, cast, dtype)
         yield Finding(
             "NUM002",
-            f"in {name} the output at {found.place} moves by {found.change:.2g}, {found.change / (3 * floor):,.0f} "
+            f"in {name} the output at {found.place} moves by {found.change:.2g}, {found.change / explained:,.0f} "
             f"times what rounding the weights explains{case.said()}",
             place.module,
             place.source,
@@ -89,6 +96,14 @@ def _half(
     else:
         said = f"{name} drifts as the format explains{case.said()}"
         yield Passed(NAME, said, {"change": found.change, "explained": explained, "dtype": name})
+
+
+def _can_run(subject: Subject, inputs: Inputs) -> bool:
+    try:
+        subject.run(inputs)
+    except CouldNotRun:
+        return False
+    return True
 
 
 def _far(subject: Subject, inputs: Inputs) -> Inputs:
@@ -112,9 +127,9 @@ def _rounded(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     return out
 
 
-def _cast(model: nn.Module, dtype: torch.dtype, whole: bool) -> nn.Module:
+def _cast(model: nn.Module, dtype: torch.dtype, buffers: bool) -> nn.Module:
     out = copy.deepcopy(model)
-    if whole:
+    if buffers:
         return out.to(dtype)
     for p in out.parameters():
         if p.is_floating_point():
