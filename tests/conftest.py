@@ -30,6 +30,12 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """From a source tree that is not installed, the project's own plugin is there all the same."""
+    if not config.pluginmanager.hasplugin("regard"):
+        config.pluginmanager.import_plugin("regard.doctor.plugin")
+
+
 @pytest.fixture(autouse=True)
 def _same_every_time(request: pytest.FixtureRequest) -> Iterator[None]:
     """Seed by the test's name, so a test alone sees what it sees among others; restore torch's settings."""
