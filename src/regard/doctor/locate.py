@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.doctor.effect import REAL, difference
-from regard.doctor.outputs import tensors
+from regard.doctor.outputs import named_tensors
 from regard.doctor.subject import CouldNotRun, last_bits
 
 
@@ -57,8 +57,17 @@ class Kept:
         return None
 
 
+class Everywhere:
+    """All places of every tensor."""
+
+    def of(self, x: Tensor) -> Tensor | None:
+        return x.detach().clone()
+
+
+Places = Kept | Everywhere
 Run = Callable[[], Any]
-Record = list[tuple[str, list[Tensor | None], list[Tensor | None]]]
+Tensors = dict[str, Tensor]  # the protected places of each tensor that has some, by the way to it
+Record = list[tuple[str, Tensors, Tensors]]
 
 
 def locate(model: nn.Module, one: Run, other: Run, kept: tuple[Kept, Kept]) -> Place:
@@ -92,7 +101,7 @@ def first_moved(model: nn.Module, base: Record, shaken: Record, moved: Record) -
     return place_of(model, "")
 
 
-def _by_call(record: Record) -> dict[tuple[str, int], tuple[list[Tensor | None], list[Tensor | None]]]:
+def _by_call(record: Record) -> dict[tuple[str, int], tuple[Tensors, Tensors]]:
     """The record by module and how often it had run before."""
     times: dict[str, int] = {}
     calls = {}
@@ -123,18 +132,18 @@ def source_of(what: Callable[..., Any] | type) -> str:
     return f"{file if near.startswith('..') else near}:{line}"
 
 
-def record(model: nn.Module, run: Run, kept: Kept) -> Record:
+def record(model: nn.Module, run: Run, kept: Places) -> Record:
     """Every submodule's inputs and outputs at the protected places, in the order in which the modules finish."""
     found: Record = []
     handles = []
     for name, module in model.named_modules():
-        went_in: list[list[Tensor | None]] = []
+        went_in: list[Tensors] = []
 
-        def before(_: nn.Module, args: Any, kwargs: Any, stack: list[list[Tensor | None]] = went_in) -> None:
-            stack.append([kept.of(x) for x in tensors([*args, kwargs])])
+        def before(_: nn.Module, args: Any, kwargs: Any, stack: list[Tensors] = went_in) -> None:
+            stack.append(_taken(kept, [*args, kwargs]))
 
         def after(_: nn.Module, args: Any, kwargs: Any, out: Any, name: str = name, stack: Any = went_in) -> None:
-            found.append((name, stack.pop(), [kept.of(x) for x in tensors(_opened(out))]))
+            found.append((name, stack.pop(), _taken(kept, _opened(out))))
 
         handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         handles.append(module.register_forward_hook(after, with_kwargs=True))
@@ -146,18 +155,22 @@ def record(model: nn.Module, run: Run, kept: Kept) -> Record:
     return found
 
 
+def _taken(kept: Places, found: Any) -> Tensors:
+    taken = ((path, kept.of(x)) for path, x in named_tensors(found))
+    return {path: x for path, x in taken if x is not None}
+
+
 def _opened(out: Any) -> Any:
     """An output object as its fields."""
     return out if isinstance(out, Tensor | tuple | list | dict) or not hasattr(out, "__dict__") else vars(out)
 
 
-def _worst(base: list[Tensor | None], shaken: list[Tensor | None], moved: list[Tensor | None]) -> tuple[float, float]:
+def _worst(base: Tensors, shaken: Tensors, moved: Tensors) -> tuple[float, float]:
     """The largest change among the tensors, and the noise beside it; what cannot be compared stands still."""
     worst = (0.0, 0.0)
-    for one, noisy, other in zip(base, shaken, moved, strict=False):
-        if one is None or noisy is None or other is None or one.shape != other.shape or one.shape != noisy.shape:
-            continue
-        if not one.numel():
+    for path, one in base.items():
+        noisy, other = shaken.get(path), moved.get(path)
+        if noisy is None or other is None or not one.shape == other.shape == noisy.shape or not one.numel():
             continue
         change, noise = float(difference(one, other).max()), float(difference(one, noisy).max())
         if one.is_floating_point():

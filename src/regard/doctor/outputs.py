@@ -46,11 +46,16 @@ def per_place(out: Tensor, B: int, L: int) -> Tensor:
 
 def tensors(found: Any) -> Iterator[Tensor]:
     """Every tensor in a nest of tuples, lists and mappings, in order."""
+    yield from (x for _, x in named_tensors(found))
+
+
+def named_tensors(found: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The same with the way to each: what is None in one call and a tensor in another does not move its neighbours."""
     if isinstance(found, Tensor):
-        yield found
+        yield path, found
     elif isinstance(found, Mapping):
-        for value in found.values():
-            yield from tensors(value)
+        for name, value in found.items():
+            yield from named_tensors(value, f"{path}.{name}")
     elif isinstance(found, tuple | list):
-        for value in found:
-            yield from tensors(value)
+        for place, value in enumerate(found):
+            yield from named_tensors(value, f"{path}.{place}")

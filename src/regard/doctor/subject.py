@@ -114,7 +114,7 @@ class Subject:
 
     @cached_property
     def noise(self) -> Noise:
-        """The floor: what the outputs move by between seeds, and when every weight moves by its last bit."""
+        """The floor: what outputs move by between seeds, when every weight moves by its last bit, and in float64."""
         base = self.run(self.batch)
         real = self._real(base)
         if not base[real].isfinite().all():
@@ -124,9 +124,23 @@ class Subject:
         for draw in range(3):
             with last_bits(self.model, draw):
                 moved.append(self.run(self.batch))
+        if (exact := self._in_double()) is not None:
+            moved.append(exact)
         floor = max(float(difference(base, one)[real].max()) if base[real].numel() else 0.0 for one in moved)
         eps = torch.finfo(base.dtype).eps if base.is_floating_point() else 0.0
         return Noise(max(floor, 4 * eps * max(spread, 1e-30)), spread)
+
+    def _in_double(self) -> Tensor | None:
+        """The same in float64, where the model can: what is left is its rounding in float32."""
+        try:
+            double = replace(self, model=copy.deepcopy(self.model).double())
+            values = {
+                n: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
+                for n, x in self.batch.values.items()
+            }
+            return double.run(Inputs(values))
+        except Exception:  # what cannot be copied, or insists on float32, is judged without
+            return None
 
     def _real(self, out: Tensor) -> Tensor:
         """The places whose output means something: real tokens, or all rows where there is one output a row."""

@@ -62,8 +62,16 @@ def determinism(subject: Subject) -> Iterator[Observation]:
 
 
 def _another(subject: Subject, batch: Inputs) -> Inputs:
+    """The same shape with other tokens, and other padding where the model knows of any."""
     everywhere = torch.ones(1, 1, dtype=torch.bool)
-    return batch.changed(subject.stream, everywhere, subject.others(batch, subject.stream))
+    for stream in subject.streams:
+        batch = batch.changed(stream, everywhere, subject.others(batch, stream))
+        L = batch.shape(stream)[1]
+        if stream.mask is not None and L > 2:
+            real = torch.ones_like(batch.real(stream))
+            real[0, L // 2 :] = False
+            batch = batch.with_real(stream, real)
+    return batch
 
 
 def _remembering(subject: Subject, batch: Inputs) -> Place:

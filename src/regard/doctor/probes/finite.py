@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.doctor.finding import Finding, Observation, Passed
 from regard.doctor.inputs import Inputs
-from regard.doctor.locate import Kept, Place, place_of, record
+from regard.doctor.locate import Everywhere, Place, place_of, record
 from regard.doctor.subject import Subject
 
 NAME = "finite"
@@ -24,7 +25,7 @@ def finite(subject: Subject) -> Iterator[Observation]:
     if not bad.any():
         yield Passed(NAME, "every output at a real token is finite")
         return
-    place = first_not_finite(subject.model, lambda: subject.call(inputs), subject, inputs)
+    place = first_not_finite(subject.model, partial(subject.call, inputs))
     share = float(bad.double().mean())
     message = f"{share:.0%} of the outputs at real tokens are NaN or inf"
     yield Finding("NUM001", message, place.module, place.source, {"share": share, "dtype": str(out.dtype)})
@@ -37,15 +38,15 @@ def real_places(subject: Subject, inputs: Inputs, out: Tensor) -> Tensor:
     return torch.ones(out.shape[0], dtype=torch.bool, device=out.device)
 
 
-def first_not_finite(model: nn.Module, run: Callable[[], Any], subject: Subject, inputs: Inputs) -> Place:
-    """The first module to finish whose outputs at real tokens are not finite though no NaN went in."""
-    kept = Kept({inputs.shape(s)[1]: inputs.real(s) for s in subject.streams})
-    for name, ins, outs in record(model, run, kept):
-        # A mask of −inf goes in healthily, so only NaN counts as bad already.
-        if any(_has(x, lambda y: ~y.isfinite()) for x in outs) and not any(_has(x, torch.isnan) for x in ins):
+def first_not_finite(model: nn.Module, run: Callable[[], Any]) -> Place:
+    """The first module to finish that makes a NaN or +inf out of inputs that have none, at whatever place: a NaN at
+    padding reaches real tokens in a later layer."""
+    for name, ins, outs in record(model, run, Everywhere()):
+        if any(map(_bad, outs.values())) and not any(map(_bad, ins.values())):
             return place_of(model, name)
     return place_of(model, "")
 
 
-def _has(x: Tensor | None, what: Callable[[Tensor], Tensor]) -> bool:
-    return x is not None and x.is_floating_point() and bool(what(x).any())
+def _bad(x: Tensor) -> bool:
+    """−inf is how a mask hides, so it is no fault by itself."""
+    return x.is_floating_point() and bool((x.isnan() | (x == torch.inf)).any())

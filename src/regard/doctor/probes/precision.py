@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.doctor.effect import Noise, effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
-from regard.doctor.locate import Kept, Place, place_of, record
+from regard.doctor.locate import Kept, Place, Tensors, place_of, record
 from regard.doctor.probes.conditions import Condition, conditions
 from regard.doctor.probes.finite import first_not_finite, real_places
 from regard.doctor.subject import CouldNotRun, Subject
@@ -57,7 +57,7 @@ def _in_float32(
     if base[real_places(subject, inputs, base)].isfinite().all():
         runs.append((case, inputs, base))
         return
-    place = first_not_finite(subject.model, partial(subject.call, inputs), subject, inputs)
+    place = first_not_finite(subject.model, partial(subject.call, inputs))
     message = f"the output is not finite{case.said()}"
     yield Finding("NUM001", message, place.module, place.source, {"dtype": str(base.dtype)})
 
@@ -74,7 +74,7 @@ def _half(
         yield Untested(NAME, f"{name}{case.said()}: {why}")
         return
     if not out[real].isfinite().all():
-        place = first_not_finite(half.model, partial(half.call, cast), subject, inputs)
+        place = first_not_finite(half.model, partial(half.call, cast))
         message = f"in {name} the output is not finite{case.said()}, in float32 it is"
         yield Finding("NUM001", message, place.module, place.source, {"dtype": name})
         return
@@ -160,13 +160,14 @@ def _where(subject: Subject, half: Subject, inputs: Inputs, cast: Inputs, dtype:
     return place_of(subject.model, place)
 
 
-def _drift(some: list[Tensor | None], others: list[Tensor | None]) -> float:
+def _drift(some: Tensors, others: Tensors) -> float:
     """The largest change among the tensors, each in units of its own spread."""
     found = [0.0]
-    for one, other in zip(some, others, strict=False):
-        if one is None or other is None or one.shape != other.shape or not one.is_floating_point() or one.numel() < 2:
+    for path, one in some.items():
+        other = others.get(path)
+        if other is None or one.shape != other.shape or not one.is_floating_point() or one.numel() < 2:
             continue
-        one, spread = one.double().clamp(-1e30, 1e30), float(one.double().clamp(-1e30, 1e30).std())
-        if spread > 0:
-            found.append(float((one - other.double().clamp(-1e30, 1e30)).abs().max()) / spread)
+        a, b = (x.double().clamp(-1e30, 1e30) for x in (one, other))
+        if spread := float(a.std()):
+            found.append(float((a - b).abs().max()) / spread)
     return max(found)
