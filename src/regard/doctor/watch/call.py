@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -53,7 +54,15 @@ class Call:
     fills: Sequence[Fill] = ()  # before the softmax
     after: Sequence[Fill] = ()  # after it
     expanded: tuple[Tensor, Tensor] | None = None  # k and v with a head for each query head, as the call had them
-    heads: bool = field(default=True)  # whether axis 1 is known to be heads
+    heads: bool = True  # whether axis 1 is known to be heads
+    of_q: Any = None  # what is known of where q and k came from, a Projected
+    of_k: Any = None
+    queries_keys: tuple[Tensor, Tensor] | None = None  # as they were multiplied
+    width: int = 0  # D of the product, where it was seen
+    asked: tuple[int, ...] | None = None  # the shape of the queries as they were given to the product
+    query_axis: int = 2  # which axis of ``asked`` the queries stood on
+    after_product: Sequence[float] = ()  # those of ``factors`` that came after the product
+    factors_known: bool = False  # whether ``factors`` are all there are, from the projections on
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -42,6 +42,8 @@ class Declared:
         self._sides: dict[str, Side] = {}
         self._hook: Any = None
         self._model = model if isinstance(model, nn.Module) else None
+        names = [] if self._model is None else [name for name, _ in self._model.named_modules()]
+        self._two = all(any(side in name.split(".") for name in names) for side in ("encoder", "decoder"))
 
     def attach(self) -> None:
         if self._model is not None:
@@ -68,7 +70,7 @@ class Declared:
                 real.setdefault(_PADS[name], ~value if value.dtype == torch.bool else value > -1e4)
             elif name in _IDS and self._special and not value.is_floating_point():
                 special[_IDS[name]] = torch.isin(value, value.new_tensor(self._special))
-        two = any(name.startswith(("decoder_", "tgt")) and value is not None for name, value in given.items())
+        two = self._two or any(name.startswith(("decoder_", "tgt")) and x is not None for name, x in given.items())
         names = {"source", "target"} if two else {"source"}
         self._sides = {name: Side(real.get(name), special.get(name)) for name in names}
 

@@ -17,7 +17,7 @@ from regard.mask import Mask
 from regard.plan import Composition
 from regard.score import ScaledDot, Score
 
-_SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _FLEX = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options")
 
 
@@ -27,11 +27,15 @@ def by_name(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any
 
 def sdpa_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place, heads: int | None = None) -> Call:
     """softmax(c q kᵀ + mask) v; three axes are (N, L, D), N = B·H where the number of heads is known."""
-    given = by_name(_SDPA, args, kwargs)
+    given = by_name(SDPA, args, kwargs)
     q, k, v, mask = given["query"], given["key"], given["value"], given.get("attn_mask")
     scale, is_causal = given.get("scale"), bool(given.get("is_causal", False))
+    q, mask = _unpacked(q, k, mask, place)
     lead, L, S = tuple(q.shape[:-2]), q.shape[-2], k.shape[-2]
-    bias, allowed = None, masks.causal(anchor="start") if is_causal else None
+    if len(lead) == 2 and k.dim() == 4:  # a batch of one query for all
+        lead = (max(q.shape[0], k.shape[0]), lead[1])
+    bias: Lent | None = None
+    allowed: Mask | None = masks.causal(anchor="start") if is_causal else None
     anchored = _anchored(mask)
     if anchored is not None:
         allowed = masks.causal(anchor=anchored)
@@ -56,6 +60,9 @@ def sdpa_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place, heads
         factors=(1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),),
         expanded=_expanded(q, k, v),
         heads=len(lead) > 1 or heads is not None,
+        queries_keys=(q.detach(), k.detach()),
+        width=q.shape[-1],
+        asked=tuple(q.shape),
     )
 
 
@@ -84,6 +91,17 @@ def flex_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> Ca
 
 def own_call(c: Composition, place: Place) -> Call:
     return Call("regard", c.q, c.k, c.v, c.score, c.normalize, c.mask, place, dropout=c.dropout)
+
+
+def _unpacked(q: Tensor, k: Tensor, mask: Any, place: Place) -> tuple[Tensor, Any]:
+    """Hugging Face lays the query heads that share a key head along the queries when decoding: (B, G, H/G, D)."""
+    groups = getattr(place.module, "num_key_value_groups", 1)
+    heads = getattr(getattr(place.module, "config", None), "num_attention_heads", 0)
+    if groups == 1 or q.dim() != 4 or tuple(q.shape[1:3]) != (k.shape[1], groups) or k.shape[1] * groups != heads:
+        return q, mask
+    if isinstance(mask, Tensor) and mask.dim() == 4 and mask.shape[2] == groups:
+        mask = mask[:, :, :1] if mask.shape[1] == 1 else mask.flatten(1, 2).unsqueeze(2)
+    return q.flatten(1, 2).unsqueeze(2), mask
 
 
 def mask_parts(mask: Tensor) -> tuple[Mask | None, Lent | None]:

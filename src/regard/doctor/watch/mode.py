@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
+from types import FunctionType
 from typing import Any, Protocol
 
 import torch
@@ -11,13 +13,16 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard import operator
-from regard.doctor.watch import fused
+from regard.doctor.watch import eager, fused, steps
 from regard.doctor.watch.call import Call
 from regard.doctor.watch.measure import NAMES, asked
 from regard.doctor.watch.place import Place
+from regard.doctor.watch.trail import Projected, Read, Trail, Weights
 from regard.engines import ENGINES
 from regard.plan import Composition, choose
 from regard.reading import Reading
+
+_MOVED: dict[Any, str] = {torch.Tensor.mT: "mT", torch.Tensor.T: "T", torch.Tensor.mH: "mH", torch.Tensor.H: "H"}
 
 
 class Sees(Protocol):
@@ -29,7 +34,15 @@ class Sees(Protocol):
 
     def groups(self, call: Call) -> dict[str, Tensor]: ...
 
+    def aside(self, what: str) -> AbstractContextManager[None]: ...
+
     def record(self, make: Callable[[], Call], reading: Reading | None = None) -> None: ...
+
+    def wrong_axis(self, wrong: eager.WrongAxis) -> None: ...
+
+    def projects(self, tag: Read, given: Tensor, weight: Tensor | None) -> None: ...
+
+    def slow_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
 
 
 class Mode(TorchFunctionMode):
@@ -38,6 +51,17 @@ class Mode(TorchFunctionMode):
     def __init__(self, sees: Sees) -> None:
         super().__init__()
         self.sees = sees
+        self.trail = Trail()
+        self._handlers: dict[str, Callable[..., Any]] = {
+            "scaled_dot_product_attention": self._sdpa,
+            "flex_attention": self._flex,
+            "multi_head_attention_forward": self._multi_head,
+            "attend": self._attend,
+            "read": self._read,
+            **dict.fromkeys(eager.LINEAR, self._linear),
+            **dict.fromkeys(eager.PRODUCTS, self._product),
+            **dict.fromkeys(eager.SOFTMAXES, self._softmax),
+        }
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -46,22 +70,131 @@ class Mode(TorchFunctionMode):
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "").split(".")[0]
-        if name == "scaled_dot_product_attention":
-            return self._sdpa(func, args, kwargs)
-        if func is operator.attend:
-            return self._attend(args, kwargs)
-        if func is operator.read:
-            return self._read(args, kwargs)
-        return func(*args, **kwargs)
+        if name == "__get__":
+            return self._property(func, args)
+        if name in self._handlers:
+            return self._handlers[name](func, args, kwargs)
+        out = func(*args, **kwargs)
+        if self.trail and name in steps.KNOWN:
+            self._carry(name, args, kwargs, out)
+        return out
+
+    def _property(self, func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """x.mT and its like move axes; the other properties say nothing of what is in a tensor."""
+        out = func(*args)
+        name = _MOVED.get(getattr(func, "__self__", None))
+        if name and self.trail:
+            self._carry("transpose", (args[0], -2, -1), {}, out)
+        return out
+
+    def _carry(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """What is known of an argument goes on to the result."""
+        given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        given += [x for group in args[:1] if isinstance(group, list | tuple) for x in group if isinstance(x, Tensor)]
+        source, tag = next(((x, found) for x in given if (found := self.trail[x]) is not None), (None, None))
+        if source is None or tag is None:
+            return
+        target = args[0] if name == "__setitem__" else out
+        with self.sees.aside(name):
+            for result in target if isinstance(target, list | tuple) else (target,):
+                found = steps.carried(name, tag, source, args, kwargs, result) if isinstance(result, Tensor) else None
+                if found is not None:
+                    self.trail[result] = found
+
+    def _linear(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        name = func.__name__.split(".")[0]
+        place = 1 if name == "addmm" else 0
+        source = args[place] if len(args) > place else kwargs.get("input")
+        tag = self.trail[source]
+        with self.sees.aside(name):
+            if isinstance(tag, Read) and isinstance(source, Tensor):
+                weight = kwargs.get("weight", args[place + 1] if len(args) > place + 1 else None)
+                self.sees.projects(tag, source, weight if name == "linear" or weight is None else weight.mT)
+            made = eager.linear_tag(name, args, out)
+            if made is not None:
+                self.trail[out] = made
+        return out
+
+    def _product(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        with self.sees.aside("product"):
+            p = eager.product(func.__name__.split(".")[0], args, kwargs)
+            if p is None:
+                return out
+            for mine, left in ((p.a, True), (p.b, False)):
+                tag = self.trail[mine]
+                if isinstance(tag, Weights):
+                    self._complete(p, tag, left, out)
+                    return out
+            made = eager.scores_tag(p, self.trail)
+            if made is not None:
+                self.trail[out] = made
+        return out
+
+    def _complete(self, p: eager.Product, tag: Weights, left: bool, out: Tensor) -> None:
+        """Weights meet values: the softmax was attention."""
+        try:
+            call = eager.read_call(p, tag, left, out, self.sees.heads_hint())
+        except eager.WrongAxis as wrong:
+            self.sees.wrong_axis(wrong)
+            return
+        if call is not None:
+            self.sees.record(lambda: call)
+            moved = not p.out.endswith("lr")
+            self.trail[out] = Read(call, moved=moved)
+
+    def _softmax(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        x = args[0] if args else kwargs.get("input")
+        if isinstance(x, Tensor) and isinstance(out, Tensor) and x.dim() > 1 and x.is_floating_point():
+            with self.sees.aside("softmax"):
+                self.trail[out] = eager.softmax_tag(x, args[:2], kwargs, self.trail[x], self.sees.place())
+        return out
+
+    def _multi_head(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function's own body, with this mode on: what it calls is seen as if it were written in the model."""
+        body = _body(func)
+        if body is None:
+            return func(*args, **kwargs)
+        self.sees.slow_path(args, kwargs)
+        with self:
+            return body(*args, **kwargs)
+
+    def _flex(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = func(*args, **kwargs)
+        place = self.sees.place()
+        self.sees.record(lambda: _with(fused.flex_call(args, kwargs, place), out[0]))
+        return out
 
     def _sdpa(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
         place, heads = self.sees.place(), self.sees.heads_hint()
-        self.sees.record(lambda: _with(fused.sdpa_call(args, kwargs, place, heads), out))
+        given = fused.by_name(fused.SDPA, args, kwargs)
+        tags = [self.trail[given.get(name)] for name in ("query", "key")]
+        tag_q, tag_k = (tag if isinstance(tag, Projected) else None for tag in tags)
+        made: list[Call] = []
+
+        def make() -> Call:
+            call = fused.sdpa_call(args, kwargs, place, heads)
+            before = tuple(x for tag in (tag_q, tag_k) if tag is not None for x in tag.factors)
+            known: dict[str, Any] = {
+                "of_q": tag_q,
+                "of_k": tag_k,
+                "factors_known": tag_q is not None and tag_k is not None,
+            }
+            made.append(replace(call, output=out, factors=(*call.factors, *before), **known))
+            return made[0]
+
+        self.sees.record(make)
+        if made:
+            self.trail[out] = Read(made[0])
         return out
 
-    def _attend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def _attend(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """On ``tiled`` the statistics come from the same pass; elsewhere from a second one beside it."""
+        if func is not operator.attend:
+            return func(*args, **kwargs)
         c, parts, engine = _composed(args, kwargs)
         call = fused.own_call(c, self.sees.place())
         if engine != "tiled":
@@ -73,7 +206,9 @@ class Mode(TorchFunctionMode):
         self.sees.record(lambda: _with(call, r.output), _detached(r))
         return r.output
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reading:
+    def _read(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func is not operator.read:
+            return func(*args, **kwargs)
         c, _, _ = _composed(args, kwargs)
         call = fused.own_call(c, self.sees.place())
         r = operator.read(*args, **kwargs)
@@ -97,3 +232,13 @@ def _detached(r: Reading) -> Reading:
     values = {one.name: getattr(r, one.name) for one in fields(r)}
     plain: dict[str, Any] = {name: x.detach() for name, x in values.items() if isinstance(x, Tensor)}
     return replace(r, **plain, mass={name: m.detach() for name, m in r.mass.items()})
+
+
+def _body(func: Callable[..., Any]) -> Callable[..., Any] | None:
+    """A function of torch.nn.functional that doesn't ask whether a mode wants it: the mode already has it."""
+    if not isinstance(func, FunctionType) or "has_torch_function" not in func.__code__.co_names:
+        return None
+    known = {**func.__globals__, "has_torch_function": lambda tensors: False}
+    body = FunctionType(func.__code__, known, func.__name__, func.__defaults__, func.__closure__)
+    body.__kwdefaults__ = func.__kwdefaults__
+    return body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,19 +30,25 @@ class Times(Dot):
 
 
 class Held(Score):
-    """The scores themselves, (B, H, L, S), as the model computed them; queries and keys only say how many there are."""
+    """The scores themselves, (B, H, L, S), as the model computed them; queries and keys say how many there are.
+
+    ``sink`` (B, H, L, 1) is a column that stood beside them in the softmax: scores are counted from it.
+    """
 
     no_dot_form = "they are numbers in a tensor"
 
-    def __init__(self, scores: Tensor) -> None:
+    def __init__(self, scores: Tensor, sink: Tensor | None = None) -> None:
         super().__init__()
-        self.scores = scores
+        self.scores, self.sink = scores, sink
 
     def check_widths(self, query_width: int, key_width: int) -> None:
         """There is nothing to match."""
 
     def compare(self, q: Tensor, k: Tensor, grid: Grid | None = None) -> Tensor:
-        return wide(self.scores if grid is None else taken(self.scores, grid))
+        s = wide(self.scores if grid is None else taken(self.scores, grid))
+        if self.sink is None:
+            return s
+        return s - wide(self.sink if grid is None else taken(self.sink, replace(grid, j=torch.zeros_like(grid.j))))
 
 
 class Lent(Bias):

@@ -15,11 +15,15 @@ from torch import Tensor, nn
 from regard.doctor.finding import Finding, Untested
 from regard.doctor.watch.call import Call
 from regard.doctor.watch.declared import Declared
+from regard.doctor.watch.eager import WrongAxis
+from regard.doctor.watch.faults import RULES, Ledger, Seen, health, merged, slow_path, wrong_axis
+from regard.doctor.watch.faults.path import compiled
 from regard.doctor.watch.heads import Heads
 from regard.doctor.watch.measure import measured
 from regard.doctor.watch.mode import Mode
 from regard.doctor.watch.place import Modules, Place, source
 from regard.doctor.watch.stream import Stream
+from regard.doctor.watch.trail import Read
 from regard.errors import RegardError, RegardWarning
 from regard.reading import Reading
 
@@ -39,7 +43,9 @@ class Watch:
         self._declared = Declared(model, _checked(groups or {}))
         self._modules = Modules(model) if isinstance(model, nn.Module) else None
         self._streams: dict[Key, Stream] = {}
-        self._untested: dict[tuple[str, str], Untested] = {}
+        self._untested: dict[tuple[str, str, str], Untested] = {}
+        self._ledger = Ledger()
+        self._projected: set[tuple[str, str]] = set()
         self._open: contextlib.ExitStack | None = None
 
     # -- recording ---------------------------------------------------------------------------------------------------
@@ -54,7 +60,8 @@ class Watch:
                 if part is not None:
                     part.attach()
                     stack.callback(part.detach)
-            stack.enter_context(Mode(self))
+            mode = stack.enter_context(Mode(self))
+            stack.callback(mode.trail.clear)
             self._open = stack.pop_all()
         return self
 
@@ -76,15 +83,40 @@ class Watch:
     def groups(self, call: Call) -> dict[str, Tensor]:
         return self._declared.keys(call)
 
-    def record(self, make: Callable[[], Call], reading: Reading | None = None) -> None:
-        """Measures one call. What can't be measured is kept as untested: the model runs on all the same."""
-        with _aside():
+    @contextlib.contextmanager
+    def aside(self, what: str) -> Iterator[None]:
+        """Out of sight of every mode, of autograd and of autocast. A mistake in here is told, and the model runs on."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch._C.DisableTorchFunction())
+            stack.enter_context(torch.no_grad())
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
             try:
-                self._add(make(), reading)
+                yield
             except Exception as error:
                 place = self.place()
-                why = f"{place.path or 'the model'}, {place.source}: {type(error).__name__}: {error}"
-                self._untested.setdefault((place.path, place.source), Untested("watch", why))
+                why = f"{place.path or 'the model'}, {place.source}, {what}: {type(error).__name__}: {error}"
+                self._untested.setdefault((place.path, place.source, what), Untested("watch", why))
+
+    def wrong_axis(self, wrong: WrongAxis) -> None:
+        self._ledger.add([wrong_axis(wrong)])
+
+    def projects(self, tag: Read, given: Tensor, weight: Tensor | None) -> None:
+        """The heads' outputs meet a projection; its weights are looked at once."""
+        place = tag.call.place
+        first = (place.path, place.source) not in self._projected
+        self._projected.add((place.path, place.source))
+        self._ledger.add(merged(tag, given, weight if first else None))
+
+    def slow_path(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._ledger.add(slow_path(self.place(), args, kwargs))
+
+    def record(self, make: Callable[[], Call], reading: Reading | None = None) -> None:
+        """Measures one call. What can't be measured is kept as untested: the model runs on all the same."""
+        with self.aside("attention"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RegardWarning)  # of NaN a finding tells
+            self._add(make(), reading)
 
     def _add(self, call: Call, reading: Reading | None) -> None:
         groups, counts = self._declared.keys(call), self._declared.queries(call)
@@ -95,6 +127,10 @@ class Watch:
             self._streams[key] = Stream(call.place.path, H, call.place.source, call.kind)
         largest = call.v.detach().abs().amax((0, 2, 3)) if call.v.numel() else call.v.new_zeros(call.v.shape[1])
         self._streams[key].update(m, counts, largest.repeat_interleave(H // largest.numel()))
+        training = self.model.training if isinstance(self.model, nn.Module) else True
+        seen = Seen(call, m, groups.get("padding"), counts, training, self._declared.crosses(call))
+        for rule in RULES:
+            self._ledger.add(rule(seen))
 
     # -- what was seen -----------------------------------------------------------------------------------------------
 
@@ -104,7 +140,7 @@ class Watch:
 
     def findings(self) -> list[Finding]:
         """What is wrong, or worth a note, by what was seen so far; worst first."""
-        return []
+        return self._ledger.findings([*health(self.compute()), *compiled(self.model)])
 
     @property
     def untested(self) -> list[Untested]:
@@ -114,6 +150,8 @@ class Watch:
     def reset(self) -> None:
         """Forgets what was seen."""
         self._streams.clear()
+        self._ledger = Ledger()
+        self._projected.clear()
         self._untested.clear()
 
     def merge(self, other: Watch) -> Watch:
@@ -125,33 +163,20 @@ class Watch:
                 self._streams[key] = Stream(stream.module, stream.heads, stream.source, stream.kind)
                 self._streams[key].merge(stream)
         self._untested = {**other._untested, **self._untested}
+        self._ledger.merge(other._ledger)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         """What was seen, without the model: ranks send it to each other."""
-        return {"streams": self._streams, "untested": self._untested}
+        return {"streams": self._streams, "untested": self._untested, "ledger": self._ledger}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(None)  # type: ignore[misc]
-        self._streams, self._untested = state["streams"], state["untested"]
+        self._streams, self._untested, self._ledger = state["streams"], state["untested"], state["ledger"]
 
 
 def watch(model: Any, groups: Mapping[str, Tensor] | None = None) -> Watch:
     return Watch(model, groups)
-
-
-@contextlib.contextmanager
-def _aside() -> Iterator[None]:
-    """Out of sight of every mode, of autograd, of autocast, and without a word about NaN: findings tell of it."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch.no_grad())
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", RegardWarning)
-        yield
 
 
 def _checked(groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
