@@ -13,6 +13,7 @@ from regard.doctor.locate import source_of
 from regard.doctor.probes import PROBES, Probe
 from regard.doctor.probes.determinism import determinism
 from regard.doctor.probes.finite import finite
+from regard.doctor.probes.inside import inside
 from regard.doctor.report import Report
 from regard.doctor.subject import CouldNotRun, Forward, Subject, quiet
 from regard.errors import RegardError
@@ -113,7 +114,7 @@ def _observed(subject: Subject, progress: Progress | None) -> Iterator[Observati
 
 def _tried(probe: Probe, subject: Subject) -> Iterator[Observation]:
     noise = subject.noise
-    if noise.drowns and probe not in (finite, determinism):
+    if noise.drowns and probe not in (finite, determinism, inside):
         why = (
             f"two runs on the same batch differ by {noise.floor:.2g} already, so nothing smaller can be seen"
             if noise.floor == noise.floor

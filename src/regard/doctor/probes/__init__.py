@@ -12,6 +12,7 @@ from regard.doctor.probes.documents import documents
 from regard.doctor.probes.finite import finite
 from regard.doctor.probes.future import future
 from regard.doctor.probes.gradient import gradient
+from regard.doctor.probes.inside import inside
 from regard.doctor.probes.options import options
 from regard.doctor.probes.order import order
 from regard.doctor.probes.padding import padding
@@ -35,4 +36,5 @@ PROBES: tuple[Probe, ...] = (
     options,
     precision,
     gradient,
+    inside,
 )
