@@ -186,6 +186,29 @@ def test_booleans_may_begin_at_a_later_key() -> None:
     check(case)
 
 
+@pytest.mark.parametrize("keep", [0, 7])
+@pytest.mark.parametrize("name", ["nothing", "all"])
+@pytest.mark.parametrize("spread", [0.03, 3.0])  # many keys have weight, and few
+def test_a_tile_in_which_nothing_may_be_seen_is_not_touched(spread: float, name: str, keep: int) -> None:
+    steps, parts = STEPS.get(name, ([], dict))
+    numbers = torch.rand(len(steps) // 4, H, dtype=F64) + 0.5
+    case = made(1.4, "holes", spread, steps=steps, numbers=numbers, keep=keep, **parts())
+    case.allowed[..., 0], case.allowed[..., 16:48] = True, False
+    case.allowed[:, 2, 3:9] = False  # rows that see nothing, and blocks that see less than others
+    case.allowed[1, :, 16:32, 48:] = False
+    wanted = case.reference()
+    away = torch.randn_like(wanted["output"])
+    slopes = torch.autograd.grad((wanted["output"] * away).sum() + wanted["distance"].sum(), case.leaves())
+    with torch.no_grad():  # what is multiplied by 0 even once is seen
+        case.k[:, :, 16:48] = case.v[:, :, 16:48] = math.nan
+    found = case.run()
+    for what in ("output", "entropy", "peak", "distance", "mass"):
+        assert (found[what] - wanted[what]).abs().max() < 1e-9, what
+    gradients = torch.autograd.grad((found["output"] * away).sum() + found["distance"].sum(), case.leaves())
+    for one, other in zip(gradients, slopes, strict=True):
+        assert (one - other).abs().max() < 1e-7
+
+
 def test_queries_of_one_head_may_be_shared_out() -> None:
     torch.set_num_threads(5)  # does not divide B·G, so every thread has sums of its own
     check(made(1.5, "holes"))

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.engines.tiled.columns import between, hide_columns, places, slopes, stretches, tile
 from regard.engines.tiled.few import ask, drop, give, measure, read, say
 from regard.engines.tiled.scores import NOISE, PRODUCT, SLOPE, fill, pull
-from regard.engines.tiled.sight import alive, hide, reach, which
+from regard.engines.tiled.sight import which
 from regard.kernels.blas import N, T, product
 from regard.kernels.compile import kernel
 from regard.kernels.largest import soften, support, support_again
@@ -61,32 +62,33 @@ def forward(sc, va, sight, alphas, keep, found, R, W, C, first, last):
     E = va.width
     blocks = (L + R - 1) // R
     one, zero = like(sc.scale, 1), like(sc.scale, 0)
-    s = np.empty((R, W), sc.numbers.dtype)
-    none = np.empty((0, R, W), sc.numbers.dtype)
-    w, place = np.empty(W + 1), np.empty(W + 1, np.int32)
+    room, none = np.empty(R * W + W, sc.numbers.dtype), np.empty((0, R, W), sc.numbers.dtype)
+    s, stretch = tile(room, 0, R, W), np.empty((W // C + 2, 3), np.int64)
+    w, place, key = np.empty(W + 1), np.empty(W + 1, np.int32), np.empty(W + 1, np.int32)
     for task in range(first, last):
         n, block = task // blocks, blocks - 1 - task % blocks  # under a causal mask the long blocks come first
         b, h, i0 = n // H, n % H, block * R
         rows = min(R, L - i0)
         m = which(sight, b, h)
-        start, columns = _range(sight, m, b, h, i0, rows, C)
-        if columns > 0:
-            fill(sc, n, i0, rows, start, columns, s, none)
+        pieces, columns = stretches(sight, m, b, h, i0, rows, C, stretch)
+        for x in range(pieces):
+            fill(sc, n, i0, rows, stretch[x, 0], stretch[x, 2], tile(room, stretch[x, 1], R, W), none)
+        start = stretch[0, 0] if pieces > 0 else np.int64(0)
         v = va.v + s.itemsize * (b * va.strides[0] + h // (H // G) * va.strides[1] + start * va.strides[2])
-        near, far = columns, np.int64(0)  # of the keys that are read by a product
+        near, far = columns, np.int64(0)  # of the columns that are read by a product
         for r in range(rows):
             i = i0 + r
-            a = min(max(sight.lo[m, i] - start, 0), columns)
-            e = max(min(sight.hi[m, i] - start, columns), a)
+            a, e = between(stretch, pieces, sight.lo[m, i], sight.hi[m, i])
+            hide_columns(sight, b, h, i, stretch, pieces, a, e, s[r], like(zero, -np.inf))
             row, out = s[r, a:e], found.out[n, i]
-            hide(sight, b, h, i, start + a, row, like(zero, -np.inf))
             count, found.top[n, i], found.threshold[n, i] = _solve(row, alphas[h], keep, w, place)
             out[:] = zero if found.top[n, i] < np.inf else found.top[n, i]  # NaN stays NaN
-            measure(found, va, n, i, start + a, w[:count], place)
+            places(stretch, pieces, a, place[:count], key)
+            measure(found, va, n, i, start, w[:count], key)
             if va.rate > 0:
-                drop(w[:count], place, start + a, va.rate, va.seed, n * L + i)
+                drop(w[:count], key, start, va.rate, va.seed, n * L + i)
             if count == 0 or FEW * count < columns:
-                read(out, v + s.itemsize * a * va.strides[2], va.strides[2], w[:count], place)
+                read(out, v, va.strides[2], w[:count], key)
                 if far > 0:
                     s[r, :columns] = zero
             else:
@@ -96,12 +98,14 @@ def forward(sc, va, sight, alphas, keep, found, R, W, C, first, last):
                 near, far = min(near, a + place[0]), max(far, a + place[count - 1] + 1)
                 for c in range(count):
                     row[place[c]] = like(zero, w[c])
-        if far > 0:
-            product(
-                sc.blas, N, N, rows, E, far - near, one, address(s) + s.itemsize * near, W,
-                v + s.itemsize * near * va.strides[2], va.strides[2], one,
-                address(found.out) + s.itemsize * (n * L + i0) * E, E,
-            )  # fmt: skip
+        for x in range(pieces):
+            a, e = max(near, stretch[x, 1]), min(far, stretch[x, 1] + stretch[x, 2])
+            if a < e:
+                value = v + s.itemsize * (stretch[x, 0] - start + a - stretch[x, 1]) * va.strides[2]
+                product(
+                    sc.blas, N, N, rows, E, e - a, one, address(s) + s.itemsize * a, W, value, va.strides[2], one,
+                    address(found.out) + s.itemsize * (n * L + i0) * E, E,
+                )  # fmt: skip
 
 
 @kernel
@@ -128,19 +132,6 @@ def _solve_again(row, top, alpha, keep, t, w, g, place):
 
 
 @kernel
-def _range(sight, m, b, h, i0, rows, C):
-    """The first key that some row of the block may see and how many there are to the last, to C keys where there are
-    gaps."""
-    start, stop = reach(sight, m, i0, rows)
-    if sight.bytes != 0:
-        while start < stop and not alive(sight, b, h, i0, rows, start, min(C, stop - start)):
-            start += min(C, stop - start)
-        while start < stop and not alive(sight, b, h, i0, rows, max(stop - C, start), min(C, stop - start)):
-            stop = max(stop - C, start)
-    return start, max(stop - start, 0)
-
-
-@kernel
 def backward(
     sc, va, sight, alphas, keep, top, threshold, slope, pulled, dv, dalpha, caps, splits, R, W, C, first, last
 ):  # fmt: skip
@@ -153,9 +144,10 @@ def backward(
     E, item = va.width, sc.numbers.itemsize
     blocks = (L + R - 1) // R
     one, zero = like(sc.scale, 1), like(sc.scale, 0)
-    s, d = np.empty((R, W), sc.numbers.dtype), np.empty((R, W), sc.numbers.dtype)
-    jac = np.empty((caps, R, W), sc.numbers.dtype)
-    w, place = np.empty(W + 1), np.empty(W + 1, np.int32)
+    room, more = np.empty(R * W + W, sc.numbers.dtype), np.empty(R * W + W, sc.numbers.dtype)
+    steep = np.empty(caps * R * W + W, sc.numbers.dtype)
+    s, d, stretch = tile(room, 0, R, W), tile(more, 0, R, W), np.empty((W // C + 2, 3), np.int64)
+    w, place, key = np.empty(W + 1), np.empty(W + 1, np.int32), np.empty(W + 1, np.int32)
     x, g, kept = np.empty(W), np.empty(W), np.empty(W)
     straight = _straight(sc)
     for unit in range(first, last):
@@ -166,36 +158,38 @@ def backward(
             for block in range(part, blocks, splits):
                 i0 = block * R
                 rows = min(R, L - i0)
-                start, columns = _range(sight, m, b, h, i0, rows, C)
-                if columns == 0:
+                pieces, columns = stretches(sight, m, b, h, i0, rows, C, stretch)
+                if pieces == 0:
                     continue
+                start = stretch[0, 0]
                 away = slope.out + item * (b * slope.strides[0] + h * slope.strides[1] + i0 * slope.strides[2])
                 v = va.v + item * (b * va.strides[0] + bg % G * va.strides[1] + start * va.strides[2])
-                fill(sc, n, i0, rows, start, columns, s, jac)
-                weighed = _hide(sc, sight, m, b, h, alphas[h], keep, top, threshold, n, i0, rows, start, columns, s)
+                for y in range(pieces):
+                    j0, at, keys = stretch[y, 0], stretch[y, 1], stretch[y, 2]
+                    fill(sc, n, i0, rows, j0, keys, tile(room, at, R, W), slopes(steep, at, caps, R, W))
+                weighed = _hide(sc, sight, m, b, h, alphas[h], keep, top, threshold, n, i0, rows, stretch, pieces, s)
                 few = straight and FEW * weighed < rows * columns
-                if not few:
+                for y in range(0 if few else pieces):
+                    value = v + item * (stretch[y, 0] - start) * va.strides[2]
                     product(
-                        sc.blas, N, T, rows, columns, E, one, away, slope.strides[2], v, va.strides[2], zero,
-                        address(d), W,
+                        sc.blas, N, T, rows, stretch[y, 2], E, one, away, slope.strides[2], value, va.strides[2], zero,
+                        address(d) + item * stretch[y, 1], W,
                     )  # fmt: skip
                 for r in range(rows):
                     i = i0 + r
-                    a = min(max(sight.lo[m, i] - start, 0), columns)
-                    e = max(min(sight.hi[m, i] - start, columns), a)
+                    a, e = between(stretch, pieces, sight.lo[m, i], sight.hi[m, i])
                     count = _solve_again(s[r, a:e], top[n, i], alphas[h], keep, threshold[n, i], w, g, place)
+                    places(stretch, pieces, a, place[:count], key)
+                    mine = away + item * r * slope.strides[2]
                     if few:
-                        ask(
-                            x[:count], place, sc.scale, E, away + item * r * slope.strides[2],
-                            v + item * a * va.strides[2], item * va.strides[2],
-                        )  # fmt: skip
+                        ask(x[:count], key, sc.scale, E, mine, v, item * va.strides[2])
                     else:
                         for c in range(count):
                             x[c] = d[r, a + place[c]]
                     kept[:count] = 1.0
                     if va.rate > 0:
-                        drop(kept[:count], place, start + a, va.rate, va.seed, n * L + i)
-                    say(slope, va, n, i, start + a, w[:count], x, kept, place)
+                        drop(kept[:count], key, start, va.rate, va.seed, n * L + i)
+                    say(slope, va, n, i, start, w[:count], x, kept, key)
                     mean = centred(x[:count], g[:count])
                     if dalpha.shape[0] > 0:
                         dalpha[n, i] = by_alpha(w[:count], x, mean, alphas[h])
@@ -204,20 +198,23 @@ def backward(
                         w[c] *= kept[c]
                     if few:
                         give(
-                            sc, n, i, start + a, away + item * r * slope.strides[2], w[:count], x, place,
-                            pulled.q[n, i], pulled.k[part, bg], dv[part, bg],
+                            sc, n, i, start, mine, w[:count], x, key, pulled.q[n, i], pulled.k[part, bg], dv[part, bg]
                         )  # fmt: skip
                     else:
                         s[r, :columns] = zero
                         d[r, :columns] = zero
                         for c in range(count):
                             s[r, a + place[c]], d[r, a + place[c]] = like(zero, w[c]), like(zero, x[c])
-                if not few and weighed > 0:
+                for y in range(0 if few or weighed == 0 else pieces):
+                    j0, at, keys = stretch[y, 0], stretch[y, 1], stretch[y, 2]
                     product(
-                        sc.blas, T, N, columns, E, rows, one, address(s), W, away, slope.strides[2], one,
-                        address(dv) + item * ((part * B * G + bg) * S + start) * E, E,
+                        sc.blas, T, N, keys, E, rows, one, address(s) + item * at, W, away, slope.strides[2], one,
+                        address(dv) + item * ((part * B * G + bg) * S + j0) * E, E,
                     )  # fmt: skip
-                    pull(sc, pulled, part, unit, n, i0, rows, start, columns, d, jac)
+                    pull(
+                        sc, pulled, part, unit, n, i0, rows, j0, keys, tile(more, at, R, W),
+                        slopes(steep, at, caps, R, W),
+                    )  # fmt: skip
 
 
 @kernel
@@ -230,16 +227,15 @@ def _straight(sc):
 
 
 @kernel
-def _hide(sc, sight, m, b, h, alpha, keep, top, threshold, n, i0, rows, start, columns, s):
+def _hide(sc, sight, m, b, h, alpha, keep, top, threshold, n, i0, rows, stretch, pieces, s):
     """Hides what may not be seen; how many scores of the block have weight."""
     wide_vectors()
     total = np.int64(0)
     for r in range(rows):
         i = i0 + r
-        a = min(max(sight.lo[m, i] - start, 0), columns)
-        e = max(min(sight.hi[m, i] - start, columns), a)
+        a, e = between(stretch, pieces, sight.lo[m, i], sight.hi[m, i])
+        hide_columns(sight, b, h, i, stretch, pieces, a, e, s[r], like(sc.scale, -np.inf))
         row = s[r, a:e]
-        hide(sight, b, h, i, start + a, row, like(sc.scale, -np.inf))
         level = threshold[n, i] if keep > 0 else np.float64(top[n, i]) + threshold[n, i] / (alpha - 1.0)
         limit, count = like(sc.scale, level), np.int32(0)
         for j in range(row.shape[0]):
