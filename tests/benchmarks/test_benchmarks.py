@@ -28,6 +28,7 @@ GOALS = {
     "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
+    "tiles": Counter({"≤ 1.5": 36, "≤ 25": 9}),
     "window": Counter({"≥ 25": 1, "≤ 1": 1, "≥ 20": 1}),
 }
 

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from regard.engines.tiled import recipe
 from regard.engines.tiled.given import DISTANCE, ENTROPY, PEAK
+from regard.engines.tiled.seen import all_cells
 from regard.engines.tiled.threshold_ops import tiled_threshold
+from regard.grid import Grid
+from regard.mask import dense
 from regard.normalize import Entmax, Normalizer, TopK
 
 F64 = torch.float64
@@ -33,7 +36,8 @@ class Case:
     v: Tensor
     alpha: Tensor
     allowed: Tensor
-    given: bool = True  # as booleans, not as spans
+    given: bool = True  # cell by cell, not as spans
+    cell: int = 16
     kind: int = recipe.PRODUCT
     scale: float = 0.3
     energy: Tensor | None = None
@@ -42,7 +46,6 @@ class Case:
     steps: list[int] = field(default_factory=list)
     numbers: Tensor = field(default_factory=lambda: torch.empty(0, H, dtype=F64))
     rate: float = 0.0
-    first: int = 0  # the booleans begin at this key
     keep: int = 0  # the k of top-k; then α says nothing
     tags: Tensor = field(default_factory=lambda: (torch.rand(2, B * H, S) < 0.3).float())
 
@@ -55,10 +58,12 @@ class Case:
         places = torch.arange(S).expand(allowed.shape)
         lo = torch.where(allowed, places, S).amin(-1)
         hi = torch.where(allowed, places + 1, 0).amax(-1)
-        booleans = allowed[..., self.first :] if self.given else None
+        cells: tuple[Tensor | None, ...] = (None, None)
+        if self.given:
+            cells = all_cells(dense(allowed), Grid.of(*allowed.shape), self.cell)[1:]
         return (
-            self.q, self.k, self.v, self.energy, self.table, self.row, lo, hi, booleans, self.tags.to(self.q.dtype),
-            self.numbers, self.steps, self.kind, self.scale, self.rate, 7, S - L, self.first, want, [tile, tile],
+            self.q, self.k, self.v, self.energy, self.table, self.row, lo, hi, *cells, self.tags.to(self.q.dtype),
+            self.numbers, self.steps, self.kind, self.scale, self.rate, 7, S - L, want, [tile, tile],
             self.alpha, self.keep,
         )  # fmt: skip
 
@@ -180,10 +185,9 @@ def test_rows_in_which_all_keys_have_weight_and_rows_in_which_one_has(spread: fl
     check(made([1.2, 1.5, 1.5, 1.6, 2.0, 2.0], mask, spread))
 
 
-def test_booleans_may_begin_at_a_later_key() -> None:
-    case = made(1.5, "holes", first=19)
-    case.allowed[..., :19] = False
-    check(case)
+@pytest.mark.parametrize("cell", [1, 5, 64])
+def test_cells_of_a_mask_need_not_fit_the_blocks(cell: int) -> None:
+    check(made(1.5, "holes", cell=cell))
 
 
 @pytest.mark.parametrize("keep", [0, 7])
@@ -312,8 +316,8 @@ def test_the_least_shapes(length: int, keys: int, keep: int) -> None:
     q.requires_grad_()
     lo, hi = torch.zeros(1, 1, length, dtype=torch.int64), torch.full((1, 1, length), keys)
     found = tiled_threshold(
-        q, k, v, None, None, None, lo, hi, None, torch.empty(0, 1, keys), torch.empty(0, 2, dtype=F64), [], 0, 1.0, 0.0,
-        0, 0, 0, ALL, [16, 16], torch.tensor([1.5, 2.0], dtype=F64), keep,
+        q, k, v, None, None, None, lo, hi, None, None, torch.empty(0, 1, keys), torch.empty(0, 2, dtype=F64), [], 0,
+        1.0, 0.0, 0, 0, ALL, [16, 16], torch.tensor([1.5, 2.0], dtype=F64), keep,
     )  # fmt: skip
     out = found[0]
     assert out.shape == (1, 2, length, 4)

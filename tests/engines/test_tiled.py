@@ -15,10 +15,10 @@ from torch import Tensor
 
 import regard
 from regard import RegardError, mask, normalize, position, score
-from regard.engines import Tiled, visible
+from regard.engines import Tiled
 from regard.engines.tiled import by_reference, calls, ops
-from regard.grid import Grid
 from regard.kernels import blas, workers
+from regard.mask import tiles as mask_tiles
 from regard.normalize import Normalizer, TopK
 
 TOP = TopK(6)
@@ -224,11 +224,11 @@ def test_gumbel_noise_has_the_gradient_of_its_draw() -> None:
     assert torch.autograd.gradcheck(learnt, (q, k, v), fast_mode=True, atol=1e-5)
 
 
-# ---- bands ----------------------------------------------------------------------------------------------------------
+# ---- gaps -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("_small_tiles")
-def test_a_mask_with_gaps_is_read_in_bands_and_so_is_a_score_that_no_kernel_knows(
+def test_a_mask_with_gaps_is_read_by_its_bits_and_a_score_that_no_kernel_knows_in_bands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     q, k, v = inputs(150, 41)
@@ -240,10 +240,8 @@ def test_a_mask_with_gaps_is_read_in_bands_and_so_is_a_score_that_no_kernel_know
     ]
     for parts in cases:
         whole = regard.read(q, k, v, engine="reference", groups={"self": mask.window(0, 0, "end")}, **parts)
-        monkeypatch.setattr(visible, "_CELLS", 41 * 20)  # 64 queries a band
+        monkeypatch.setattr(mask_tiles, "_PAIRS", 3 * 16**2)  # three tiles at a time
         monkeypatch.setattr(by_reference, "HELD", 12 * 41 * 20)
-        if "score" not in parts:
-            assert len(visible.bands(parts["mask"], Grid.of(2, 6, 150, 41))) == 3
         r = regard.read(q, k, v, engine="tiled", groups={"self": mask.window(0, 0, "end")}, **parts)
         for name in ("output", "lse", "entropy", "peak", "distance", "spread"):
             assert torch.allclose(getattr(r, name), getattr(whole, name), atol=1e-9), name
@@ -419,11 +417,12 @@ def operands(made: bool = True) -> tuple[Any, ...]:
     q, k, v = inputs(5, 7)
     lo, hi = torch.zeros(1, 1, 1, dtype=torch.int64), torch.full((1, 1, 1), 7)
     table = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
-    allowed = torch.rand(1, 6, 5, 7) > 0.3
+    at = torch.tensor([[0, 1, 2], [3, 4, 1]], dtype=torch.int32).view(1, 1, 2, 3)  # cells of 3 × 3
+    words = torch.randint(8, (3, 3))
     tags = torch.ones(1, 1, 7, dtype=torch.float64)
     numbers = torch.ones(1, 6, dtype=torch.float64)
     return (
-        q, k, v, None, table, None, lo, hi, allowed, tags, numbers, [3, 0, 0, 2], 0, 0.3, 0.1, 5, 2, 0, 15, [2, 3],
+        q, k, v, None, table, None, lo, hi, at, words, tags, numbers, [3, 0, 0, 2], 0, 0.3, 0.1, 5, 2, 15, [2, 3],
     )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
-"""What a mask says of a whole read, never holding a boolean for every pair: spans, bands, tiles, who sees how much."""
+"""What a mask says of a whole read, without a boolean for every pair: tiles, who sees how much."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,104 +12,78 @@ from torch import Tensor
 from regard.grid import Grid
 from regard.mask import Mask, dense
 from regard.mask.base import And, Not, Or
+from regard.mask.tiles import cells, edges, looked, outlined
 from regard.plan import Composition
 
 _BAND = 128  # queries at a time
-_CELLS = 1 << 21  # of a mask that are looked at together
-
-
-@dataclass(frozen=True)
-class Band:
-    """Queries start ≤ i < stop: the keys lo ≤ j < hi of each, and which of them where there are gaps.
-
-    ``allowed`` (b, h, i, ·) begins at key ``first``.
-    """
-
-    start: int
-    stop: int
-    lo: Tensor
-    hi: Tensor
-    allowed: Tensor | None = None
-    first: int = 0
-
-    def seen(self) -> Tensor:
-        """How many keys each query may see, (b, h, l)."""
-        if self.allowed is None:
-            return (self.hi - self.lo).clamp(min=0)
-        return self.allowed.sum(-1)
-
-
-def bands(mask: Mask | None, grid: Grid) -> list[Band]:
-    """One band where every row is an interval; where not, as many as keep a look at the mask small."""
-    L, S = grid.L, grid.S
-    if mask is None:
-        nothing = grid.i.new_zeros(1, 1, 1)
-        return [Band(0, L, nothing, torch.full_like(nothing, S))]
-    spans = mask.spans(grid)
-    if spans is not None:
-        return [Band(0, L, *spans)]
-    if torch.compiler.is_compiling():
-        lo, hi = mask.hull(grid)
-        return [Band(0, L, lo, hi, _whole(mask.allows(grid), S))]
-    return list(_with_gaps(mask, grid))
-
-
-def _with_gaps(mask: Mask, grid: Grid) -> Iterator[Band]:
-    L, S = grid.shape[2:]
-    one = mask.allows(grid.rows(0, 1))
-    step = max(64, _CELLS // max(1, one.shape[0] * one.shape[1] * S))
-    for start in range(0, max(L, 1), step):
-        rows = grid.rows(start, min(L, start + step))
-        lo, hi = mask.hull(rows)
-        first, last = max(0, int(lo.min())) if lo.numel() else 0, min(S, int(hi.max())) if hi.numel() else 0
-        first = min(first, max(last, 0))
-        part = replace(rows, j=rows.j[..., first : max(first, last)])
-        allowed = _whole(mask.allows(part), part.shape[3])
-        yield Band(start, min(L, start + step), lo.clamp(first, None), hi.clamp(None, last), allowed, first)
 
 
 def block(lo: Tensor, hi: Tensor, most: int) -> int:
     """How many queries go together: ``most``, and fewer where each sees few keys, because a block computes every pair
     between its first row's first key and its last row's last."""
-    width = int((hi - lo).max()) if hi.numel() and lo.numel() else 0
+    width = int((hi - lo).median()) if hi.numel() and lo.numel() else 0
     return min(most, max(64, -(-width // 64) * 32))
 
 
-def tiles(mask: Mask | None, grid: Grid, rows: int, columns: int, exact: bool) -> tuple[tuple[int, int], int]:
-    """How many tiles run of those there are, and how many pairs are in them.
+class Cells(NamedTuple):
+    """Which (size × size) tiles have a pair that may be seen, (b, h, rows, columns)."""
 
-    Without ``exact`` a mask with gaps is taken by its hull, which costs O(L).
+    live: Tensor
+    size: int
+
+    def of(self, rows: int) -> Tensor:
+        """Which are computed by blocks of so many queries, a multiple of the size: all that one of its rows wants."""
+        return cells(self.live.transpose(2, 3), rows // self.size).any(-1).transpose(2, 3)
+
+    def block(self, most: int) -> int:
+        """How many queries go together: what computes least. A block of few queries costs some more for each pair."""
+        choices = [self.size << power for power in range(8) if self.size << power <= most]
+        return min(choices, key=lambda rows: int(self.of(rows).sum()) * (rows + 8), default=most)
+
+
+def live_cells(mask: Mask | None, grid: Grid, size: int, exact: bool) -> Cells | None:
+    """The live tiles of a mask; None where intervals say it all.
+
+    Without ``exact`` a tile that the mask's outline leaves open is taken to have one.
+    """
+    if mask is None or 0 in grid.shape or mask.spans(grid) is not None:
+        return None
+    some, every = outlined(mask, grid, size)
+    if exact:
+        some = some.clone()
+        for which, allowed in looked(mask, grid, size, (some & ~every).nonzero()):
+            some[which.unbind(1)] = allowed.any(2).any(1)
+    return Cells(some, size)
+
+
+def tiles(mask: Mask | None, grid: Grid, rows: int, columns: int, live: Cells | None) -> tuple[tuple[int, int], int]:
+    """How many (rows × columns) tiles run of those there are, and how many pairs are computed in them.
+
+    ``rows`` and ``columns`` are multiples of the size of ``live``; of a tile only live columns of cells are computed.
     """
     B, H, L, S = grid.shape
     blocks, across = -(-L // rows), -(-S // columns)
     of = B * H * blocks * across
     if mask is None or 0 in grid.shape:
         return (of, of), B * H * L * S
-    lo, hi = mask.hull(grid)
-    mb, mh = (max(one, other) for one, other in zip(lo.shape[:2], hi.shape[:2], strict=True))
-    far = torch.iinfo(torch.int64).max
-    lo, hi = (x.expand(mb, mh, L) for x in (lo, hi))
-    lo = torch.where(hi > lo, lo, far)
-    first = torch.stack([x.amin(-1) for x in lo.split(rows, -1)], -1)
-    last = torch.stack([x.amax(-1) for x in hi.split(rows, -1)], -1)
-    width = (last - first.clamp(max=S)).clamp(min=0)
-    run, pairs = int((-(-width // columns)).sum()), int(width.sum()) * rows
-    if exact and mask.spans(grid) is None:
-        run, pairs = 0, 0
-        for band in bands(mask, grid):
-            assert band.allowed is not None
-            mb, mh = band.allowed.shape[:2]
-            allowed = band.allowed.expand(mb, mh, band.stop - band.start, -1)
-            for part in allowed.split(rows, 2):
-                live = [(int(tile.any(-1).sum()), tile.shape[-1]) for tile in part.any(2).split(columns, -1)]
-                run += sum(count for count, _ in live)
-                pairs += sum(count * width for count, width in live) * part.shape[2]
+    if live is None:
+        lo, hi = mask.hull(grid)
+        mb, mh = (max(one, other) for one, other in zip(lo.shape[:2], hi.shape[:2], strict=True))
+        far = torch.iinfo(torch.int64).max
+        lo, hi = (x.expand(mb, mh, L) for x in (lo, hi))
+        lo = torch.where(hi > lo, lo, far)
+        first = torch.stack([x.amin(-1) for x in lo.split(rows, -1)], -1)
+        last = torch.stack([x.amax(-1) for x in hi.split(rows, -1)], -1)
+        width = (last - first.clamp(max=S)).clamp(min=0)
+        run, pairs = int((-(-width // columns)).sum()), int(width.sum()) * rows
+    else:
+        mb, mh = live.live.shape[:2]
+        wanted = live.of(rows)
+        run = int(cells(wanted, columns // live.size).any(-1).sum())
+        (top, bottom), (left, right) = edges(L, rows, wanted.device), edges(S, live.size, wanted.device)
+        pairs = int((wanted * (bottom - top + 1).unsqueeze(1) * (right - left + 1)).sum())
     share = (B // mb) * (H // mh)  # reads that share a mask
     return (min(of, run * share), of), min(pairs * share, B * H * L * S)
-
-
-def _whole(allowed: Tensor, S: int) -> Tensor:
-    return allowed if allowed.shape[3] == S else allowed.expand(*allowed.shape[:3], S)
 
 
 def on(mask: Mask, device: torch.device) -> Mask:
@@ -172,7 +146,8 @@ def live(c: Composition, size: int, exact: bool) -> tuple[tuple[int, int], int]:
     """
     device = c.q.device if exact else torch.device("cpu")
     grid = c.grid if exact else Grid.of(*c.grid.shape, device)
-    return tiles(None if c.mask is None else on(c.mask, device), grid, size, size, exact)
+    mask = None if c.mask is None else on(c.mask, device)
+    return tiles(mask, grid, size, size, live_cells(mask, grid, size, exact))
 
 
 def key_column(mask: Mask, grid: Grid, G: int) -> Tensor | None:

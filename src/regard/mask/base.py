@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.grid import Grid
+from regard.mask.tiles import Outline, looked, of_intervals, outlined
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -68,20 +69,26 @@ class Mask(ABC):
         exact = self.spans(grid)
         return _everywhere(grid) if exact is None else exact
 
+    def outline(self, grid: Grid, size: int) -> Outline:
+        """What is sure of each (size × size) tile of a whole grid, at O(tiles) and O(L + S): empty, full, or open.
+
+        What is sure is right, and what is open may be anything: a mask that knows nothing of its tiles leaves all open.
+        """
+        exact = self.spans(grid)
+        return of_intervals(*(self.hull(grid) if exact is None else exact), grid, size, gaps=exact is None)
+
     def block_map(self, B: int, H: int, L: int, S: int, size: int = 128) -> Tensor:
         """Which (size × size) tiles are empty (0), full (1) or partial (2): int8 (B, H, ⌈L/size⌉, ⌈S/size⌉).
 
-        Axes the mask does not depend on are 1. Derived from the predicate band by band, never declared.
+        Axes the mask does not depend on are 1. The predicate is asked only in tiles that :meth:`outline` leaves open.
         """
-        grid, bands = Grid.of(B, H, L, S), []
-        for start in range(0, L, size):
-            band = self.allows(grid.rows(start, min(start + size, L)))
-            band = band.expand(*band.shape[:3], S)
-            some, every = band.any(2), band.all(2)  # (B, H, S)
-            tiles = list(zip(some.split(size, -1), every.split(size, -1), strict=True))
-            kinds = [torch.where(e.all(-1), FULL, torch.where(s.any(-1), PARTIAL, EMPTY)) for s, e in tiles]
-            bands.append(torch.stack(kinds, -1))
-        return torch.stack(bands, -2).to(torch.int8)
+        grid = Grid.of(B, H, L, S)
+        some, every = outlined(self, grid, size)
+        found = torch.where(every, FULL, EMPTY).to(torch.int8)
+        for which, allowed in looked(self, grid, size, (some & ~every).nonzero()):
+            full, any_ = allowed.all(2).all(1), allowed.any(2).any(1)
+            found[which.unbind(1)] = torch.where(full, FULL, torch.where(any_, PARTIAL, EMPTY)).to(torch.int8)
+        return found
 
     def block_mask(
         self, B: int, H: int, L: int, S: int, device: torch.device | str = "cpu", size: int = 128
@@ -136,6 +143,9 @@ class And(Mask):
     def hull(self, grid: Grid) -> tuple[Tensor, Tensor]:
         return _both(self.left.hull(grid), self.right.hull(grid))
 
+    def outline(self, grid: Grid, size: int) -> Outline:
+        return self.left.outline(grid, size).both(self.right.outline(grid, size))
+
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
         return _larger(self.left, self.right)
@@ -158,6 +168,9 @@ class Or(Mask):
         left, right = _filled(self.left.hull(grid)), _filled(self.right.hull(grid))
         return torch.minimum(left[0], right[0]), torch.maximum(left[1], right[1])
 
+    def outline(self, grid: Grid, size: int) -> Outline:
+        return self.left.outline(grid, size).either(self.right.outline(grid, size))
+
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
         return _larger(self.left, self.right)
@@ -174,6 +187,9 @@ class Not(Mask):
 
     def allows(self, grid: Grid) -> Tensor:
         return ~self.inner.allows(grid)
+
+    def outline(self, grid: Grid, size: int) -> Outline:
+        return self.inner.outline(grid, size).inverse()
 
     @property
     def natural_size(self) -> tuple[int, int, int, int]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.errors import RegardError
 from regard.grid import Anchor, Grid
 from regard.mask.base import Mask
+from regard.mask.tiles import Outline, cells, edges
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,11 @@ class window(Mask):
                 raise RegardError(f"window: {name} is {side}, wanted a count of neighbours ≥ 0, or None for no bound")
 
     def allows(self, grid: Grid) -> Tensor:
-        step = grid.j - grid.query_places(self.anchor, "window()")
-        seen = torch.ones_like(step, dtype=torch.bool)
-        if self.left is not None:
-            seen = seen & (step >= -self.left)
+        place = grid.query_places(self.anchor, "window()")
+        sides = [] if self.left is None else [grid.j >= place - self.left]
         if self.right is not None:
-            seen = seen & (step <= self.right)
-        return seen
+            sides.append(grid.j <= place + self.right)
+        return sides[0] & sides[1] if len(sides) == 2 else sides[0] if sides else (grid.j == grid.j) | (place == place)
 
     def spans(self, grid: Grid) -> tuple[Tensor, Tensor]:
         place = grid.query_places(self.anchor, "window()")[..., 0]
@@ -169,6 +170,18 @@ class segments(Mask):
         lo, hi = (torch.stack(edge).unsqueeze(1).to(grid.i.device) for edge in zip(*found, strict=True))
         return lo, hi
 
+    def outline(self, grid: Grid, size: int) -> Outline:
+        """Two tiles of ids have one in common only where their ranges meet, and surely where both are one id."""
+        self.allows(grid.rows(0, 0))  # raises where the ids do not fit
+        query, key = (cells(ids.to(grid.i.device), size)[:, None] for ids in (self.query_ids, self.ids))
+        query, key = query[..., None, :], key[..., None, :, :]  # (b, 1, rows, 1, size), (b, 1, 1, columns, size)
+        low, high = ([x.amin(-1) for x in (query, key)], [x.amax(-1) for x in (query, key)])
+        least = [
+            torch.where(x < 0, torch.iinfo(x.dtype).max, x).amin(-1) for x in (query, key)
+        ]  # who is somewhere at all
+        some = (least[0] <= high[1]) & (least[1] <= high[0])
+        return Outline(some, (low[0] == high[1]) & (low[1] == high[0]) & (low[1] == high[1]) & (low[1] >= 0))
+
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
         return self.ids.shape[0], 0, self.query_ids.shape[1], self.ids.shape[1]
@@ -196,7 +209,15 @@ class strided(Mask):
             raise RegardError(f"strided: n is {self.n}, wanted at least 1")
 
     def allows(self, grid: Grid) -> Tensor:
-        return (grid.query_places(self.anchor, "strided()") - grid.j) % self.n == 0
+        return grid.query_places(self.anchor, "strided()") % self.n == grid.j % self.n
+
+    def outline(self, grid: Grid, size: int) -> Outline:
+        """i − j takes every value of a range in a tile, and the range has a multiple of n in it or has not."""
+        place = grid.query_places(self.anchor, "strided()").flatten()
+        (top, bottom), (left, right) = (edges(n, size, place.device) for n in grid.shape[2:])
+        least, most = place[top].view(1, 1, -1, 1) - right, place[bottom].view(1, 1, -1, 1) - left
+        some = most.div(self.n, rounding_mode="floor") * self.n >= least
+        return Outline(some, some & (least == most) if self.n > 1 else some)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +250,16 @@ class blocks(Mask):
                 f"{columns * self.size}; the read has L = {grid.L}, S = {grid.S}"
             )
         return self.table.to(grid.j.device)[_own(grid.h, heads), grid.i // self.size, grid.j // self.size]
+
+    def outline(self, grid: Grid, size: int) -> Outline:
+        """How many of the table's entries under a tile are True, from sums over all that lies above and to the left."""
+        self.allows(grid.rows(0, 0))  # raises where the table does not fit
+        sums = F.pad(self.table.to(grid.j.device).long().cumsum(1).cumsum(2), (1, 0, 1, 0))
+        (top, bottom), (left, right) = ([x // self.size for x in edges(n, size, sums.device)] for n in grid.shape[2:])
+        top, bottom = top[:, None], bottom[:, None] + 1
+        right = right + 1
+        count = sums[:, bottom, right] - sums[:, top, right] - sums[:, bottom, left] + sums[:, top, left]
+        return Outline((count > 0)[None], (count == (bottom - top) * (right - left))[None])
 
     @property
     def natural_size(self) -> tuple[int, int, int, int]:
@@ -279,10 +310,8 @@ class dense(Mask):
             allowed = allowed.expand(*allowed.shape[:3], grid.S)
         if not grid.S:
             return None
-        seen = allowed.sum(-1)
-        lo = torch.where(seen > 0, allowed.byte().argmax(-1), 0)
-        last = grid.S - allowed.flip(-1).byte().argmax(-1)
-        hi = torch.where(seen > 0, last, 0)
+        seen, lo, after = _ends(allowed)
+        hi = torch.where(seen > 0, grid.S - after, 0)
         return (lo, hi) if torch.equal(hi - lo, seen) else None
 
     @property
@@ -339,6 +368,16 @@ def _pieces(ids: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     if (values[1:] == values[:-1]).any():
         return None
     return values.contiguous(), starts[order], ends[order]
+
+
+def _ends(allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How many of each row are True, and how many are False before the first and behind the last; 0 if none is True."""
+    if allowed.device.type != "cpu":
+        return allowed.sum(-1), allowed.byte().argmax(-1), allowed.flip(-1).byte().argmax(-1)
+    rows = allowed.numpy()  # where booleans are ten times faster
+    found = (np.count_nonzero(rows, -1), rows.argmax(-1), rows[..., ::-1].argmax(-1))
+    seen, before, after = (torch.from_numpy(np.asarray(x)) for x in found)
+    return seen, before, after
 
 
 def _check_boolean(who: str, mask: object, wanted: str, dims: tuple[int, ...]) -> None:

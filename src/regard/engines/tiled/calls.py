@@ -43,7 +43,6 @@ class Call:
         self.given = g
         self.v = rows_apart(g.v)
         self.q, self.k = rows_apart(g.q), rows_apart(g.k)
-        self.allowed = g.allowed if g.allowed is None or g.allowed.stride(-1) == 1 else g.allowed.contiguous()
         self.scores = self._scores()
         self.values = Values(
             self.v.data_ptr(), strides(self.v), g.v.shape[-1], array(g.tags), np.float64(g.rate), _dice(g.seed), g.shift
@@ -83,13 +82,13 @@ class Call:
 
     def _sight(self) -> Sight:
         g, L = self.given, self.q.shape[2]
-        mb, mh = (max(one, other) for one, other in zip(g.lo.shape[:2], g.hi.shape[:2], strict=True))
+        masks = [g.lo, g.hi] if g.at is None else [g.lo, g.hi, g.at]
+        mb, mh = (max(sizes) for sizes in zip(*(x.shape[:2] for x in masks), strict=True))
         lo, hi = (array(x.expand(mb, mh, L).to(torch.int64)).reshape(mb * mh, L) for x in (g.lo, g.hi))
-        if self.allowed is None:
-            return Sight(lo, hi, mb, mh, 0, (0, 0, 0))
-        shape, stride = self.allowed.shape, self.allowed.stride()
-        b, h, i = (0 if n == 1 else step for n, step in zip(shape[:3], stride[:3], strict=True))
-        return Sight(lo, hi, mb, mh, self.allowed.data_ptr() - g.first, (b, h, i))
+        if g.at is None or g.words is None:
+            return Sight(lo, hi, mb, mh, 0, np.empty((0, 0, 0), np.int32), np.empty((0, 0), np.int64))
+        at = array(g.at.expand(mb, mh, -1, -1)).reshape(mb * mh, *g.at.shape[2:])
+        return Sight(lo, hi, mb, mh, g.words.shape[1], at, array(g.words))
 
 
 def _largest(x: Tensor) -> float:

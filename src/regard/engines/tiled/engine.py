@@ -11,7 +11,8 @@ from regard.engines.memory import is_finite, report_non_finite, without_hidden
 from regard.engines.reference import Reference
 from regard.engines.tiled import passes, readings, recipe
 from regard.engines.tiled.by_reference import HELD, by_reference
-from regard.engines.visible import block, counts, tiles
+from regard.engines.tiled.seen import CELL
+from regard.engines.visible import block, counts, live_cells, tiles
 from regard.plan import Composition, Cost, Wanted, products
 from regard.reading import TELEMETRY, Reading
 
@@ -34,8 +35,12 @@ class Tiled:
         return ""
 
     def cost(self, c: Composition, telemetry: bool = False, exact: bool = False) -> Cost:
-        rows = self.rows if c.mask is None else block(*c.mask.hull(c.grid), self.rows)
-        (run, of), n = tiles(c.mask, c.grid, rows, self.columns, exact)
+        live = live_cells(c.mask, c.grid, min(CELL, self.rows, self.columns), exact)
+        if live is not None:
+            rows = live.block(self.rows)
+        else:
+            rows = self.rows if c.mask is None else block(*c.mask.hull(c.grid), self.rows)
+        (run, of), n = tiles(c.mask, c.grid, rows, self.columns, live)
         threads, item = torch.get_num_threads(), max(4, c.q.element_size())
         widened = sum(x.numel() for x in (c.q, c.k, c.v)) * 4 if c.q.element_size() < 4 else 0
         held = threads * self.rows * (self.columns + c.v.shape[-1]) * item + widened

@@ -25,7 +25,8 @@ class Given(NamedTuple):
     row: Tensor | None  # (B, H, L), added to a row's scores
     lo: Tensor  # (b, h, l): the first key a query may see
     hi: Tensor  # (b, h, l): the first behind them
-    allowed: Tensor | None  # (b, h, l, ·): which of them, where there are gaps
+    at: Tensor | None  # (b, h, rows, columns): which of them, cell by cell, where there are gaps
+    words: Tensor | None  # (n, cell): a bit for each pair of a cell that is neither empty nor full
     tags: Tensor  # (T, B·H|1, S): members of groups
     numbers: Tensor  # (steps, H) float64
     steps: list[int]  # four for each step: code, shift, offset, reach
@@ -34,7 +35,6 @@ class Given(NamedTuple):
     rate: float  # of dropout
     seed: int
     shift: int  # a query's place for the distance is i + shift
-    first: int  # the key at which ``allowed`` begins
     want: int
     tile: list[int]  # rows and columns
 
@@ -66,9 +66,9 @@ class Given(NamedTuple):
 
 
 SCHEMA = (
-    "Tensor q, Tensor k, Tensor v, Tensor? energy, Tensor? table, Tensor? row, Tensor lo, Tensor hi, Tensor? allowed, "
-    "Tensor tags, Tensor numbers, SymInt[] steps, SymInt kind, float scale, float rate, SymInt seed, SymInt shift, "
-    "SymInt first, SymInt want, SymInt[] tile"
+    "Tensor q, Tensor k, Tensor v, Tensor? energy, Tensor? table, Tensor? row, Tensor lo, Tensor hi, Tensor? at, "
+    "Tensor? words, Tensor tags, Tensor numbers, SymInt[] steps, SymInt kind, float scale, float rate, SymInt seed, "
+    "SymInt shift, SymInt want, SymInt[] tile"
 )
 
 

@@ -1,4 +1,4 @@
-"""One pass over a composition: its parts as the operators take them, run for each band of queries and put together."""
+"""One pass over a composition: its parts as the operators take them, and what an operator finds for it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.engines.tiled.by_reference import merged_spread
 from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.ops import tiled_softmax
 from regard.engines.tiled.recipe import NOISE, Recipe, recipe
+from regard.engines.tiled.seen import CELL, Seen, seen
 from regard.engines.tiled.threshold_ops import tiled_threshold
-from regard.engines.visible import Band, bands, block
 from regard.grid import Grid
 from regard.mask import Mask
 from regard.numerics import wide
@@ -41,7 +40,7 @@ class Pass:
     recipe: Recipe
     v: Tensor
     grid: Grid
-    seen: list[Band]
+    seen: Seen
     tile: tuple[int, int]
     tags: Tensor  # (T, B·H|1, S)
     tagged: tuple[str, ...] = ()
@@ -53,9 +52,7 @@ class Pass:
     @property
     def counts(self) -> Tensor:
         """How many keys each query may see, (B, H, L)."""
-        B, H = self.grid.shape[:2]
-        parts = [band.seen().expand(-1, -1, band.stop - band.start).expand(B, H, -1) for band in self.seen]
-        return torch.cat(parts, 2) if len(parts) > 1 else parts[0]
+        return self.seen.count.expand(self.grid.shape[:3])
 
     @property
     def shift(self) -> int:
@@ -74,7 +71,7 @@ class Pass:
     def within(self, group: Mask) -> Pass:
         """Over the keys of a group alone, for what only the scores say."""
         both = group if self.mask is None else self.mask & group
-        return replace(self.without_values(), mask=both, seen=bands(both, self.grid))
+        return replace(self.without_values(), mask=both, seen=seen(both, self.grid, _cell(self.tile)))
 
     def kept(self, at: Tensor) -> Tensor:
         """What dropout makes of the weight at each (b, h, i): 0, or 1 / (1 − rate)."""
@@ -82,23 +79,12 @@ class Pass:
             return torch.ones_like(at, dtype=self.v.dtype)
         from regard.engines.tiled.calls import kept
 
-        parts = [kept(at[:, :, x.start : x.stop], self.rate, self._seed(x), self.v.dtype) for x in self.seen]
-        return torch.cat(parts, 2)
-
-    def _seed(self, band: Band) -> int:
-        """Bands do not share their dice."""
-        return (self.seed + 0x9E3779B1 * band.start) & 0xFFFFFFFF
+        return kept(at, self.rate, self.seed, self.v.dtype)
 
     def softmax(self, want: int = 0, temperature: float = 1.0) -> Sums:
         """The read by the softmax of the scores."""
         made = self.recipe.tempered(temperature)
-        found = [self._band(tiled_softmax, made, band, want) for band in self.seen]
-        out, lse, entropy, peak, at, distance = (_joined(x, 2) for x in list(zip(*found, strict=True))[:6])
-        spread = None
-        if want & MOMENTS:
-            moments = [(m[7][..., 0], m[7][..., 1], m[7][..., 2].square()) for m in found]
-            spread = found[0][7][..., 2] if len(found) == 1 else merged_spread(moments)
-            spread = spread.to(out.dtype) * temperature  # of the scores, not of scores / τ
+        out, lse, entropy, peak, at, distance, mass, moments = self._run(tiled_softmax, made, want)
         return Sums(
             out,
             lse,
@@ -106,8 +92,8 @@ class Pass:
             peak if want & PEAK else None,
             at if want & PEAK else None,
             distance if want & DISTANCE else None,
-            _joined([x[6] for x in found], 3),
-            spread,
+            mass,
+            moments[..., 2].to(out.dtype) * temperature if want & MOMENTS else None,  # of the scores, not of scores / τ
         )
 
     def top(self, k: int, want: int = 0) -> Sums:
@@ -117,8 +103,7 @@ class Pass:
     def threshold(self, alpha: float | Tensor, want: int = 0, keep: int = 0) -> Sums:
         """The read by the α-entmax of the scores, α one number or one a head; α = 1 needs to be told how many stay."""
         alpha = torch.as_tensor(alpha, dtype=torch.float64).expand(self.grid.shape[1])
-        found = [self._band(tiled_threshold, self.recipe, band, want, alpha, keep) for band in self.seen]
-        out, entropy, peak, at, distance = (_joined(x, 2) for x in list(zip(*found, strict=True))[:5])
+        out, entropy, peak, at, distance, mass, *_ = self._run(tiled_threshold, self.recipe, want, alpha, keep)
         return Sums(
             out,
             None,
@@ -126,38 +111,35 @@ class Pass:
             peak if want & PEAK else None,
             at if want & PEAK else None,
             distance if want & DISTANCE else None,
-            _joined([x[5] for x in found], 3),
+            mass,
             None,
         )
 
-    def _band(self, operator: Any, made: Recipe, band: Band, want: int, *more: Any) -> Any:
-        start, stop = band.start, band.stop
+    def _run(self, operator: Any, made: Recipe, want: int, *more: Any) -> Any:
         rows, columns = self.tile
         if not torch.compiler.is_compiling():
-            rows = min(block(band.lo, band.hi, rows), max(1, stop - start))
+            rows = min(self.seen.block(rows), max(1, self.grid.L))
             columns = min(columns, max(1, self.grid.S))
-        # What a step knows of a query is its place, which begins at 0 in every band.
-        steps = [n for code, shift, offset, reach in made.steps for n in (code, shift + start, offset, reach)]
         numbers = torch.stack(made.numbers) if made.numbers else torch.empty(0, made.q.shape[1], dtype=torch.float64)
         return operator(
-            made.q[:, :, start:stop],
+            made.q,
             made.k,
             self.v,
             made.energy,
             made.table,
-            None if made.row is None else made.row[:, :, start:stop],
-            band.lo,
-            band.hi,
-            band.allowed,
+            made.row,
+            self.seen.lo,
+            self.seen.hi,
+            self.seen.at,
+            self.seen.words,
             self.tags,
             numbers,
-            steps,
+            [n for step in made.steps for n in step],
             made.kind,
             made.scale,
             self.rate,
-            self._seed(band),
-            self.shift + start,
-            band.first,
+            self.seed,
+            self.shift,
             want,
             [rows, columns],
             *more,
@@ -178,8 +160,9 @@ def prepared(c: Composition, wanted: Wanted, tile: tuple[int, int]) -> Pass:
             tags.append(member.expand(B, H, 1, S).reshape(B * H, S).to(made.q.dtype))
     stacked = torch.stack(tags) if tags else made.q.new_empty(0, 1, S)
     seed = int(torch.randint(1 << 31, ())) if c.dropout else 0
+    looks = seen(c.mask, c.grid, _cell(tile))
     return Pass(
-        made, wide(c.v).to(made.q.dtype), c.grid, bands(c.mask, c.grid), tile, stacked, tuple(tagged), placed,
+        made, wide(c.v).to(made.q.dtype), c.grid, looks, tile, stacked, tuple(tagged), placed,
         c.mask, c.dropout, seed,
     )  # fmt: skip
 
@@ -189,5 +172,6 @@ def _by_key(group: Mask, grid: Grid) -> bool:
     return group.allows(grid.rows(0, 1)).shape[2] == 1 and group.allows(grid.rows(0, 2)).shape[2] == 1
 
 
-def _joined(parts: tuple[Tensor, ...] | list[Tensor], dim: int) -> Tensor:
-    return parts[0] if len(parts) == 1 or parts[0].dim() <= dim else torch.cat(parts, dim)
+def _cell(tile: tuple[int, int]) -> int:
+    """A tile is made of whole cells."""
+    return min(CELL, *tile)

@@ -27,7 +27,7 @@ from regard.engines.tiled.loops import (
     weigh_and_spread,
 )
 from regard.engines.tiled.scores import fill, pull
-from regard.engines.tiled.sight import alive, hide, reach, which
+from regard.engines.tiled.sight import hide, reach, run, which
 from regard.kernels.blas import N, T, product
 from regard.kernels.compile import kernel
 from regard.kernels.vector import address, like, wide_vectors
@@ -95,16 +95,15 @@ def forward(sc, va, sight, found, R, C, first, last):
         m = which(sight, b, h)
         start, stop = reach(sight, m, i0, rows)
         value = b * va.strides[0] + h // (H // G) * va.strides[1]
-        for j0 in range(start, stop, C):
-            columns = min(C, stop - j0)
-            if not alive(sight, b, h, i0, rows, j0, columns):
-                continue
+        j0, columns = run(sight, m, i0, rows, start, stop, C)
+        while columns > 0:
             fill(sc, n, i0, rows, j0, columns, s, none)
             moments = _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments, places)
             product(
                 sc.blas, N, N, rows, E, columns, one, address(s), C,
                 va.v + s.itemsize * (value + j0 * va.strides[2]), va.strides[2], one, address(o), E,
             )  # fmt: skip
+            j0, columns = run(sight, m, i0, rows, j0 + columns, stop, C)
         _finish(found, n, i0, rows, o, sums)
         if found.spread.shape[0] > 0:
             for x in range(3):
@@ -220,10 +219,8 @@ def backward(sc, va, sight, lse, slopes, pulled, dv, caps, splits, R, C, first, 
                 rows = min(R, L - i0)
                 start, stop = reach(sight, m, i0, rows)
                 away = slopes.out + item * (b * slopes.strides[0] + h * slopes.strides[1] + i0 * slopes.strides[2])
-                for j0 in range(start, stop, C):
-                    columns = min(C, stop - j0)
-                    if not alive(sight, b, h, i0, rows, j0, columns):
-                        continue
+                j0, columns = run(sight, m, i0, rows, start, stop, C)
+                while columns > 0:
                     fill(sc, n, i0, rows, j0, columns, s, jac)
                     v = va.v + item * (value + j0 * va.strides[2])
                     product(
@@ -236,6 +233,7 @@ def backward(sc, va, sight, lse, slopes, pulled, dv, caps, splits, R, C, first, 
                         address(dv) + item * ((part * B * G + bg) * S + j0) * E, E,
                     )  # fmt: skip
                     pull(sc, pulled, part, unit, n, i0, rows, j0, columns, d, jac)
+                    j0, columns = run(sight, m, i0, rows, j0 + columns, stop, C)
 
 
 @kernel
