@@ -53,8 +53,8 @@ def test_the_terminal_says_all_of_it_in_order() -> None:
         "fix: Apply the causal mask",
         "warning   SCL001",
         "note      HED003",
-        "head 4:",
-        "and 6 more in layers.1, layers.2",
+        "head 0:",
+        "and 10 more, in layers.0, layers.1, layers.2",
         "facts     causal: yes",
         "passed    padding content (2), determinism (1)",
         "untested  cache: the model takes no cache",
@@ -62,7 +62,18 @@ def test_the_terminal_says_all_of_it_in_order() -> None:
     ]
     at = [text.index(part) for part in order]
     assert at == sorted(at)
-    assert "head 5:" not in text
+    assert "head 1:" not in text
+
+
+def test_a_few_places_of_a_code_are_shown_in_full_and_many_as_one_block() -> None:
+    few = Report.of("m", [Finding("SCL001", f"spread {n}", f"layers.{n}") for n in range(3)])
+    assert "more, in" not in str(few)
+    assert str(few).count("fix:") == 1
+    many = Report.of("m", [Finding("SCL001", f"spread {n}", f"layers.{n}") for n in range(12)])
+    assert "and 11 more, in layers.1, layers.2, " in str(many)
+    assert "layers.8, …" in str(many)
+    assert len(many.to_dict()["findings"]) == len(many.to_sarif()["runs"][0]["results"]) == 12
+    assert all(f"spread {n}<" in many.to_html() for n in range(12))
 
 
 def test_what_could_not_be_tested_is_never_among_what_passed() -> None:

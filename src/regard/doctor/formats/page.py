@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from regard.doctor.finding import plain
 from regard.doctor.formats.place import place
-from regard.doctor.formats.words import passed, safe, summary, together
+from regard.doctor.formats.words import more, passed, safe, shown, summary, together
 
 if TYPE_CHECKING:
     from regard.doctor.finding import Evidence, Finding
@@ -66,7 +66,10 @@ def _section(report: Report) -> str:
 
 def _article(group: list[Finding]) -> str:
     first = group[0]
-    found = "".join(_found(one) for one in group)
+    full, rest = shown(group)
+    found = "".join(_found(one) for one in full)
+    if rest:
+        found += f"<details><summary>{_text(more(rest))}</summary>{''.join(_found(one) for one in rest)}</details>"
     return (
         f'<article class="{first.severity}"><h3><span class="tag">{first.severity}</span> <b>{_text(first.code)}</b> '
         f'{_text(first.title)}</h3>{found}<p class="fix"><b>Fix:</b> {_text(first.fix)}</p></article>'

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from regard.doctor.formats.place import place
-from regard.doctor.formats.words import passed, safe, summary, together
+from regard.doctor.formats.words import more, passed, safe, shown, summary, together
 
 if TYPE_CHECKING:
     from regard.doctor.finding import Finding
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 Piece = tuple[str, str]
 
 _INDENT = 10
-_SHOWN = 5  # findings of one code in full; a model of hundreds of heads can have hundreds
 _COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 
@@ -47,19 +46,18 @@ def _group(group: list[Finding], room: int) -> Iterator[list[Piece]]:
     first = group[0]
     title = _wrapped(first.title, room - len(first.code) - 2)
     yield [(f"{first.severity:<{_INDENT}}", _COLOURS[first.severity]), (first.code, "bold"), (f"  {title[0]}", "bold")]
-    for more in title[1:]:
-        yield [(" " * (_INDENT + len(first.code) + 2) + more, "bold")]
+    for line in title[1:]:
+        yield [(" " * (_INDENT + len(first.code) + 2) + line, "bold")]
+    full, rest = shown(group)
     before = ""
-    for one in group[:_SHOWN]:
+    for one in full:
         where = _where(one)
         if where != before:
             yield from _indented(where, room, "cyan")
         before = where
         yield from _indented(one.message, room, "")
-    left = group[_SHOWN:]
-    if left:
-        names = ", ".join(dict.fromkeys(one.module or "the model" for one in left))
-        yield from _indented(f"and {len(left)} more in {names}", room, "dim")
+    if rest:
+        yield from _indented(more(rest), room, "cyan")
     yield from _indented(f"fix: {first.fix}", room, "italic")
 
 

@@ -31,6 +31,23 @@ def together(findings: list[Finding]) -> Iterator[list[Finding]]:
         yield list(group)
 
 
+_FEW = 3  # findings of a code that are shown in full; a fault of the model's one attention class is in every layer
+_NAMED = 8
+
+
+def shown(group: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Of a group, those to show in full, and the rest: all where they are few, else the first."""
+    many = len(group) > _FEW
+    return (group[:1], group[1:]) if many else (group, [])
+
+
+def more(rest: list[Finding]) -> str:
+    """A line for the rest of a group: how many more there are, and where."""
+    modules = list(dict.fromkeys(one.module or "the model" for one in rest))
+    names = ", ".join(modules[:_NAMED]) + (", …" if len(modules) > _NAMED else "")
+    return f"and {len(rest)} more, in {names}"
+
+
 def passed(report: Report) -> dict[str, list[str]]:
     """The cases that passed, by probe, each in the order in which they ran."""
     cases: dict[str, list[str]] = {}
