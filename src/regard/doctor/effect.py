@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: A change is real from this many times the noise on. Rounding alone stays below a few times it; a leak starts at
-#: thousands.
-REAL = 50.0
+#: A change is real from this many times the noise on. Rounding alone stays below some ten times it, in a model with
+#: saturated rows below 80; a leak starts at thousands.
+REAL = 200.0
 
 
 @dataclass(frozen=True)

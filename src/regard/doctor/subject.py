@@ -9,7 +9,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,7 +47,9 @@ class Subject:
     cache: Any = "auto"
     pad: int | None = None
     positional: int = 0  # how many of the arguments go in by place
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    given: nn.Module | None = None  # the model as it came, where it is judged on a copy
+    fresh: nn.Module | None = None  # a copy that has not run, with the same parameters
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class Subject:
         if forward is not None:  # what it hands on is not known, so only what the batch holds can be varied
             accepted = tuple(values)
         notes: list[str] = []
+        given = model
         if any(p.dtype in (torch.float16, torch.bfloat16) for p in model.parameters()):
             model = copy.deepcopy(model).float()
             values = {n: x.float() if isinstance(x, Tensor) and x.is_floating_point() else x for n, x in values.items()}
@@ -81,7 +84,23 @@ class Subject:
         subject = cls(
             model, inputs, found, accepted, causal, prefix, sets, forward, cache, pad_id, len(values) if by_place else 0
         )
-        return replace(subject, batch=subject._cut(inputs), pad=subject._pad_id(), notes=tuple(notes))
+        return replace(
+            subject,
+            batch=subject._cut(inputs),
+            pad=subject._pad_id(),
+            notes=tuple(notes),
+            given=None if given is model else given,
+            fresh=_fresh(model),
+        )
+
+    def as_given(self) -> Subject:
+        """The model in the precision it came in."""
+        if self.given is None:
+            return self
+        dtype = next(p.dtype for p in self.given.parameters() if p.is_floating_point())
+        values = self.batch.values.items()
+        cast = {n: x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for n, x in values}
+        return replace(self, model=self.given, batch=Inputs(cast))
 
     @property
     def stream(self) -> Stream:
@@ -298,6 +317,13 @@ def last_bits(model: nn.Module, draw: int = 0) -> Iterator[None]:
         with torch.no_grad():
             for p, before in kept.items():
                 p.copy_(before)
+
+
+def _fresh(model: nn.Module) -> nn.Module | None:
+    try:
+        return copy.deepcopy(model, {id(p): p for p in model.parameters()})
+    except Exception:  # what cannot be copied is judged without
+        return None
 
 
 def _accepted(model: nn.Module) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from regard.doctor.finding import Fact, Observation, Passed, Untested
 from regard.doctor.probes.conditions import conditions
 from regard.doctor.stepping import Stepper
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.subject import CouldNotRun, Subject, quiet
 from regard.doctor.watch import watch
 
 NAME = "inside"
@@ -15,8 +15,10 @@ _SEEN = ("", "padding on the right", "padding on the left")
 
 
 def inside(subject: Subject) -> Iterator[Observation]:
-    """The batch as given, with padding on either side, and one step behind a cache, all under ``regard.watch``."""
-    with watch(subject.model) as seen:
+    """The batch as given, with padding on either side, and one step behind a cache, all under ``regard.watch``, in the
+    precision the model came in."""
+    subject = subject.as_given()
+    with quiet(subject.model), watch(subject.model) as seen:
         for case in conditions(subject, subject.stream):
             if case.name in _SEEN:
                 try:

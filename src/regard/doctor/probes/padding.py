@@ -218,7 +218,8 @@ def _content(case: Padded) -> Generator[Observation, None, bool]:
     mask = case.stream.mask
     assert mask is not None
     ones = one.with_real(case.stream, torch.ones_like(one.real(case.stream)))
-    ignored = case.compare(one, ones).change == 0.0
+    # On the right of a causal model a mask has nothing to do.
+    ignored = (case.left or _reads_both_ways(case)) and case.compare(one, ones).change == 0.0
     if ignored:
         said += f"; {mask} changes nothing"
         yield Finding("API001", f"{mask} is accepted and changes nothing at all", evidence=evidence)
@@ -238,6 +239,10 @@ def _own_kind(case: Padded, inputs: Inputs) -> Effect | None:
     place = torch.arange(real.shape[1], device=real.device)
     moved = subject.run(inputs.changed(stream, (place == at)[None], subject.others(inputs, stream)))
     return effect(subject.run(inputs), moved, subject.noise, real & (place != at))
+
+
+def _reads_both_ways(case: Padded) -> bool:
+    return not case.stream.aligned or case.subject.causal is not True
 
 
 def _is_of_target(case: Padded, place: Place) -> bool:

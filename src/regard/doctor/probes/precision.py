@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.doctor.effect import Noise, effect
+from regard.doctor.effect import REAL, Noise, effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import Kept, Place, Tensors, place_of, record
@@ -81,8 +81,8 @@ def _half(
     at = real if base.dim() == 3 else None
     spread = subject.noise.spread
     explained = max(effect(base, rounded.run(inputs), subject.noise, at).change, torch.finfo(dtype).eps * spread)
-    # A third of what is explained counts as the noise, so that a drift is real from 17 times what is explained.
-    found = effect(base, out.float(), Noise(explained / 3, spread), at)
+    # A drift is real from 20 times what is explained.
+    found = effect(base, out.float(), Noise(explained * 20 / REAL, spread), at)
     if found.real:
         place = _where(subject, half, inputs, cast, dtype)
         yield Finding(

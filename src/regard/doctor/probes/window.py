@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.doctor.attention import attention_modules
-from regard.doctor.effect import Effect, Noise, effect
+from regard.doctor.effect import REAL, Effect, Noise, effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import place_of
@@ -44,7 +44,7 @@ def window(subject: Subject) -> Iterator[Observation]:
         if not beyond.real and last.real:
             checked += 1
             continue
-        reach = int((effect_by_place(base, moved) > 50 * noise.floor).nonzero().max()) + 1
+        reach = int((effect_by_place(base, moved) > REAL * noise.floor).nonzero().max()) + 1
         spot = place_of(subject.model, path)
         yield Finding(
             "POS004",
