@@ -39,14 +39,16 @@ def array(x: Tensor) -> Any:
 class Call:
     """The arguments of a kernel; what they point at lives as long as this does."""
 
-    def __init__(self, g: Given) -> None:
-        self.given = g
+    def __init__(self, g: Given, before: int = 0) -> None:
+        """``before``: how many reads stand before the first, for the dice."""
+        self.given, self.before = g, np.int64(before * g.q.shape[2])
         self.v = rows_apart(g.v)
         self.q, self.k = rows_apart(g.q), rows_apart(g.k)
         self.scores = self._scores()
         self.values = Values(
-            self.v.data_ptr(), strides(self.v), g.v.shape[-1], array(g.tags), np.float64(g.rate), _dice(g.seed), g.shift
-        )
+            self.v.data_ptr(), strides(self.v), g.v.shape[-1], array(g.tags), np.float64(g.rate), _dice(g.seed),
+            self.before, g.shift,
+        )  # fmt: skip
         self.sight = self._sight()
 
     @property
@@ -78,6 +80,7 @@ class Call:
             np.empty((H, 0), real) if g.table is None else array(g.table),
             np.empty((0, 0), real) if g.row is None else array(g.row).reshape(B * H, L),
             np.uint32(g.seed),
+            self.before,
         )
 
     def _sight(self) -> Sight:

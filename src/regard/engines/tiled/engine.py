@@ -11,6 +11,7 @@ from regard.engines.memory import is_finite, report_non_finite, without_hidden
 from regard.engines.reference import Reference
 from regard.engines.tiled import passes, readings, recipe
 from regard.engines.tiled.by_reference import HELD, by_reference
+from regard.engines.tiled.chunks import HELD as CHUNK
 from regard.engines.tiled.seen import CELL
 from regard.engines.visible import block, counts, live_cells, tiles
 from regard.plan import Composition, Cost, Wanted, products
@@ -42,7 +43,8 @@ class Tiled:
             rows = self.rows if c.mask is None else block(*c.mask.hull(c.grid), self.rows)
         (run, of), n = tiles(c.mask, c.grid, rows, self.columns, live)
         threads, item = torch.get_num_threads(), max(4, c.q.element_size())
-        widened = sum(x.numel() for x in (c.q, c.k, c.v)) * 4 if c.q.element_size() < 4 else 0
+        half, plain = c.q.element_size() < 4, recipe.plain(c.score)
+        widened = 0 if not half else 4 * (CHUNK if plain else c.q.numel() + c.k.numel())
         held = threads * self.rows * (self.columns + c.v.shape[-1]) * item + widened
         if not _known(c):  # the reference, a band at a time: slower than at once, but for the memory
             dense = Reference().cost(c, telemetry)

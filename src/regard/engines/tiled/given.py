@@ -44,6 +44,11 @@ class Given(NamedTuple):
         B, H, L, A = self.q.shape
         return B, H, self.k.shape[1], L, self.v.shape[2], A, self.v.shape[3]
 
+    @property
+    def real(self) -> torch.dtype:
+        """What kernels compute in."""
+        return torch.promote_types(self.q.dtype, torch.float32)
+
     def apart(self) -> tuple[list[Tensor], list[Any]]:
         """Tensors, and everything in its place with None for each of them: autograd keeps the former by itself."""
         return [x for x in self if isinstance(x, Tensor)], [None if isinstance(x, Tensor) else (x,) for x in self]
@@ -97,4 +102,4 @@ def _twice(ctx: Any, *grads: Tensor | None) -> None:
 
 def measured(g: Given, bit: int, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """Room for what was asked for; of size 0 for what was not."""
-    return g.q.new_empty(shape if g.want & bit else (0,), dtype=dtype or g.q.dtype)
+    return g.q.new_empty(shape if g.want & bit else (0,), dtype=dtype or g.real)

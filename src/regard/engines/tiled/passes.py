@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.engines.tiled.given import DISTANCE, ENTROPY, MOMENTS, PEAK
 from regard.engines.tiled.ops import tiled_softmax
-from regard.engines.tiled.recipe import NOISE, Recipe, recipe
+from regard.engines.tiled.recipe import NOISE, Recipe, plain, recipe
 from regard.engines.tiled.seen import CELL, Seen, seen
 from regard.engines.tiled.threshold_ops import tiled_threshold
 from regard.grid import Grid
@@ -75,11 +75,12 @@ class Pass:
 
     def kept(self, at: Tensor) -> Tensor:
         """What dropout makes of the weight at each (b, h, i): 0, or 1 / (1 − rate)."""
+        real = torch.promote_types(self.v.dtype, torch.float32)
         if not self.rate:
-            return torch.ones_like(at, dtype=self.v.dtype)
+            return torch.ones_like(at, dtype=real)
         from regard.engines.tiled.calls import kept
 
-        return kept(at, self.rate, self.seed, self.v.dtype)
+        return kept(at, self.rate, self.seed, real)
 
     def softmax(self, want: int = 0, temperature: float = 1.0) -> Sums:
         """The read by the softmax of the scores."""
@@ -93,7 +94,7 @@ class Pass:
             at if want & PEAK else None,
             distance if want & DISTANCE else None,
             mass,
-            moments[..., 2].to(out.dtype) * temperature if want & MOMENTS else None,  # of the scores, not of scores / τ
+            moments[..., 2].to(lse.dtype) * temperature if want & MOMENTS else None,  # of the scores, not of scores / τ
         )
 
     def top(self, k: int, want: int = 0) -> Sums:
@@ -147,8 +148,10 @@ class Pass:
 
 
 def prepared(c: Composition, wanted: Wanted, tile: tuple[int, int]) -> Pass:
-    q, k = c.score.queries(wide(c.q), c.grid), c.score.keys(wide(c.k), c.grid)
-    made = recipe(c.score, q, k, c.grid)
+    # What is multiplied as it is stays in half precision; whatever turns it first, or adds to it, does so in full.
+    q, k = (c.q, c.k) if plain(c.score) else (wide(c.q), wide(c.k))
+    made = recipe(c.score, c.score.queries(q, c.grid), c.score.keys(k, c.grid), c.grid)
+    real = torch.promote_types(made.q.dtype, torch.float32)
     B, H, _, S = c.grid.shape
     tags, tagged, placed = [], [], {}
     for name, group in wanted.groups.items():
@@ -157,13 +160,13 @@ def prepared(c: Composition, wanted: Wanted, tile: tuple[int, int]) -> Pass:
             placed[name] = group
         else:
             tagged.append(name)
-            tags.append(member.expand(B, H, 1, S).reshape(B * H, S).to(made.q.dtype))
-    stacked = torch.stack(tags) if tags else made.q.new_empty(0, 1, S)
+            tags.append(member.expand(B, H, 1, S).reshape(B * H, S).to(real))
+    stacked = torch.stack(tags) if tags else made.q.new_empty(0, 1, S, dtype=real)
     seed = int(torch.randint(1 << 31, ())) if c.dropout else 0
     looks = seen(c.mask, c.grid, _cell(tile))
+    v = c.v if c.v.element_size() < 4 and real == torch.float32 else c.v.to(real)
     return Pass(
-        made, wide(c.v).to(made.q.dtype), c.grid, looks, tile, stacked, tuple(tagged), placed,
-        c.mask, c.dropout, seed,
+        made, v, c.grid, looks, tile, stacked, tuple(tagged), placed, c.mask, c.dropout, seed,
     )  # fmt: skip
 
 

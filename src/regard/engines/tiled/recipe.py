@@ -10,7 +10,8 @@ from torch import Tensor
 
 from regard.grid import Anchor, Grid
 from regard.position import ALiBi, RelativeBias, Rotary
-from regard.score import Additive, Biased, Capped, Concat, Keyed, Score
+from regard.score import Additive, Biased, Capped, Concat, Dot, Keyed, ScaledDot, Score
+from regard.score.base import Wrapped
 
 # The codes of scores.py, which is not imported here: it loads Numba.
 PRODUCT, TANH = 0, 1
@@ -97,10 +98,17 @@ def _biased(score: Score, q: Tensor, k: Tensor, grid: Grid) -> Recipe:
     if isinstance(bias, ALiBi):
         return made.then(SLOPE, bias.slopes, shift=_shift(bias.anchor, grid))
     assert isinstance(bias, RelativeBias)
-    weight = bias.weight.to(made.q.dtype)
+    weight = bias.weight.to(torch.promote_types(made.q.dtype, torch.float32))
     offset = 0 if made.table is None else made.table.shape[1]
     table = weight if made.table is None else torch.cat([made.table, weight], 1)
     return replace(made, table=table).then(TABLE, shift=_shift(bias.anchor, grid), offset=offset, reach=bias.reach)
+
+
+def plain(score: Score) -> bool:
+    """Whether queries and keys are multiplied as they are."""
+    if isinstance(score, Wrapped) and type(score) in (Biased, Capped):
+        return plain(score.inner)
+    return type(score) in (Dot, ScaledDot)
 
 
 def _shift(anchor: Anchor, grid: Grid) -> int:

@@ -37,6 +37,7 @@ class Scores(NamedTuple):
     table: Any  # (H, T): all tables of relative places, side by side
     row: Any  # (B·H, L), added to every score of a row
     seed: Any
+    before: Any  # rows of other reads, for the dice of noise
 
 
 class Pulled(NamedTuple):
@@ -108,7 +109,7 @@ def _step(sc, step, n, i0, rows, j0, columns, s, slopes, cap):
                 tile[j] += after
         else:
             for j in range(columns):
-                bits = dice(sc.seed, np.uint32(n * sc.sizes[3] + i0 + r), np.uint32(j0 + j))
+                bits = dice(sc.seed, np.uint32(sc.before + n * sc.sizes[3] + i0 + r), np.uint32(j0 + j))
                 draw = (np.float64(bits) + 0.5) / 4294967296.0
                 tile[j] -= like(number, math.log(-math.log(draw)))
 

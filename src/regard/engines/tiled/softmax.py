@@ -42,6 +42,7 @@ class Values(NamedTuple):
     tags: Any
     rate: Any  # of dropout
     seed: Any
+    before: Any  # rows of other reads, for the dice
     shift: Any  # a query's place for the distance is i + shift
 
 
@@ -157,7 +158,7 @@ def _sum(sc, va, sight, found, m, n, i0, rows, j0, columns, s, o, sums, moments,
         for t in range(va.tags.shape[0]):
             sums[r, 4 + t] += inside_of(row, va.tags[t, n % va.tags.shape[1], j0 + a : j0 + e])
         if va.rate > 0:
-            drop(row, va.rate, va.seed, n * L + i, j0 + a)
+            drop(row, va.rate, va.seed, va.before + n * L + i, j0 + a)
     return moments
 
 
@@ -256,7 +257,7 @@ def _slope(sc, va, sight, lse, slopes, m, n, i0, rows, j0, columns, s, d):
             continue
         row, grad = s[r, a:e], d[r, a:e]
         if va.rate > 0:
-            drop(grad, va.rate, va.seed, n * L + i, j0 + a)
+            drop(grad, va.rate, va.seed, va.before + n * L + i, j0 + a)
         level = lse[n, i]
         if slopes.distance.shape[0] > 0:
             add_distance(grad, slopes.distance[n, i], like(level, i + va.shift - j0 - a))
@@ -271,4 +272,4 @@ def _slope(sc, va, sight, lse, slopes, m, n, i0, rows, j0, columns, s, d):
         else:
             weigh(row, grad, level, slopes.delta[n, i])
         if va.rate > 0:
-            drop(row, va.rate, va.seed, n * L + i, j0 + a)
+            drop(row, va.rate, va.seed, va.before + n * L + i, j0 + a)

@@ -86,7 +86,7 @@ def forward(sc, va, sight, alphas, keep, found, R, W, C, first, last):
             places(stretch, pieces, a, place[:count], key)
             measure(found, va, n, i, start, w[:count], key)
             if va.rate > 0:
-                drop(w[:count], key, start, va.rate, va.seed, n * L + i)
+                drop(w[:count], key, start, va.rate, va.seed, va.before + n * L + i)
             if count == 0 or FEW * count < columns:
                 read(out, v, va.strides[2], w[:count], key)
                 if far > 0:
@@ -188,7 +188,7 @@ def backward(
                             x[c] = d[r, a + place[c]]
                     kept[:count] = 1.0
                     if va.rate > 0:
-                        drop(kept[:count], key, start, va.rate, va.seed, n * L + i)
+                        drop(kept[:count], key, start, va.rate, va.seed, va.before + n * L + i)
                     say(slope, va, n, i, start, w[:count], x, kept, key)
                     mean = centred(x[:count], g[:count])
                     if dalpha.shape[0] > 0:

@@ -18,6 +18,18 @@ _BUFFER = 1 << 20  # bytes of scores that are held together
 
 
 def _threshold(*given: Any) -> _Found:
+    from regard.engines.tiled.chunks import forward
+
+    alpha, keep = given[20], given[21]
+
+    def read(g: Given, before: int) -> _Found:
+        return _read(g, before, alpha[before % max(1, alpha.numel()) :][: g.q.shape[1]], keep)
+
+    found: _Found = forward(Given(*given[:20]), read, _empty, (0, 0, 0, 0, 0, 1, 0, 0))
+    return found
+
+
+def _read(g: Given, before: int, alpha: Tensor, keep: int) -> _Found:
     """output, entropy, peak, its place, distance, mass, and of each row its largest score and its threshold.
 
     ``tile`` is the most rows a block has, and how closely the keys it sees are cut where there are gaps.
@@ -25,9 +37,8 @@ def _threshold(*given: Any) -> _Found:
     from regard.engines.tiled import calls, threshold
     from regard.kernels.workers import cut, share
 
-    g, alpha, keep = Given(*given[:20]), given[20], given[21]
     B, H, _, L, _, _, E = g.sizes
-    found, call = _empty(g), calls.Call(g)
+    found, call = _empty(g), calls.Call(g, before)
     R, W = _block(call.sight.lo, call.sight.hi, g.tile[0], g.q.element_size())
     out, entropy, peak, at, distance, mass, top, t = found
     real = call.scores.numbers.dtype
@@ -46,13 +57,13 @@ def _threshold(*given: Any) -> _Found:
 def _empty(g: Given) -> _Found:
     B, H, _, L, _, _, E = g.sizes
     return (
-        g.q.new_empty(B, H, L, E),
+        g.v.new_empty(B, H, L, E),
         measured(g, ENTROPY, B, H, L),
         measured(g, PEAK, B, H, L),
         measured(g, PEAK, B, H, L, dtype=torch.int32),
         measured(g, DISTANCE, B, H, L),
-        g.q.new_empty(g.tags.shape[0], B, H, L),
-        g.q.new_empty(B, H, L),
+        g.q.new_empty(g.tags.shape[0], B, H, L, dtype=g.real),
+        g.q.new_empty(B, H, L, dtype=g.real),
         g.q.new_empty(B, H, L, dtype=torch.float64),
     )
 
@@ -80,13 +91,30 @@ _MORE = (
 
 def _threshold_backward(*given: Any) -> tuple[Tensor, ...]:
     """Gradients of q, k, energy, table, row, v and alpha from those of the output and the statistics."""
+    from regard.engines.tiled.chunks import chunks, widens
+
+    g, (alpha, keep, *rest, learns) = Given(*given[:20]), given[20:]
+    if not widens(g):
+        return _slopes(g, 0, alpha, keep, learns, *rest)
+    found, dalpha = tuple(torch.zeros_like(x) for x in g.missing()), alpha.new_zeros(alpha.shape if learns else 0)
+    for chunk in chunks(g):
+        part = [chunk.widened(x, axis) for x, axis in zip(rest, (0, 0, 0, 0, 0, 0, 0, 1), strict=True)]
+        *gradients, by_head = _slopes(chunk.of(g), chunk.before, alpha[chunk.h], keep, learns, *part)
+        chunk.gradients(found, gradients)
+        if learns:
+            dalpha[chunk.h] += by_head
+    return *found, dalpha
+
+
+def _slopes(
+    g: Given, before: int, alpha: Tensor, keep: int, learns: bool, at: Any, top: Any, t: Any, out: Any,
+    by_entropy: Any, by_peak: Any, by_distance: Any, by_mass: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
     from regard.engines.tiled import calls, threshold
     from regard.kernels.workers import share
 
-    g = Given(*given[:20])
-    alpha, keep, at, top, t, out, by_entropy, by_peak, by_distance, by_mass, learns = given[20:]
     B, H, L, _ = g.q.shape
-    call = calls.Call(g if by_mass is not None else g._replace(tags=g.tags[:0]))
+    call = calls.Call(g if by_mass is not None else g._replace(tags=g.tags[:0]), before)
     away = calls.rows_apart(out)
     slopes = threshold.Slopes(  # type: ignore[call-arg]
         away.data_ptr(),
@@ -125,7 +153,7 @@ def _back(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     *tensors, alpha, at, top, t = ctx.saved_tensors
     g = Given.joined(tensors, ctx.places)
     by_out, by_entropy, by_peak, _, by_distance, by_mass, _, _ = grads
-    out = g.q.new_zeros(*g.q.shape[:3], g.v.shape[-1]) if by_out is None else by_out
+    out = g.v.new_zeros(*g.q.shape[:3], g.v.shape[-1]) if by_out is None else by_out
     learns = ctx.needs_input_grad[20]
     *found, dalpha = tiled_threshold_backward(
         *g, alpha, ctx.keep, at, top, t, out, by_entropy, by_peak, by_distance, by_mass, learns
