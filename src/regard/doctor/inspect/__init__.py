@@ -1,0 +1,1 @@
+"""Looking at a model's heads: what `regard inspect MODEL --text FILE` prints, writes and serves."""
