@@ -46,7 +46,8 @@ class Source:
             return Reference().scores(band)[0, :, :, first:last]
         q, k = wide(c.q[b : b + 1, h : h + 1, start:stop]), wide(c.k[b : b + 1, g : g + 1])
         form = c.score.as_dot(c.score.queries(q, grid), c.score.keys(k, c.grid))
-        return (form.q[0] * form.scale) @ form.k[0, :, first:last].transpose(-2, -1)
+        s = (form.q[0] * form.scale) @ form.k[0, :, first:last].transpose(-2, -1)
+        return s if form.row is None else s + form.row[0]
 
     def allowed(self, start: int, stop: int, first: int, last: int) -> Tensor:
         """Which of the pairs may be seen, (rows, keys)."""
@@ -78,11 +79,11 @@ class Source:
         if type(c.normalize) is Softmax:
             sink = c.normalize.sink
             if sink is None and c.normalize.temperature == 1.0:
-                w = torch.softmax(s, -1)[self.head if len(s) > 1 else 0]
-                return w if full else w.nan_to_num_(nan=0.0)
+                plain = torch.softmax(s, -1)[self.head if len(s) > 1 else 0]
+                return plain if full else plain.nan_to_num_(nan=0.0)
             if sink is not None and sink.dim() and len(s) == 1:
-                alone: Tensor = Softmax(c.normalize.temperature, sink.detach().flatten()[self.head])(s)
-                return alone[0]
+                s = Softmax(c.normalize.temperature, sink.detach().flatten()[self.head])(s)
+                return s[0]
         w: Tensor = c.normalize(s[None])[0]
         return w[self.head if len(w) > 1 else 0]
 
