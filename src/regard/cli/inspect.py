@@ -1,4 +1,4 @@
-"""`regard inspect`: the first look at attention, on a real sentence with a real model."""
+"""`regard inspect`: the first look at attention, on a real sentence with a real model; or the heads of any model."""
 
 from __future__ import annotations
 
@@ -21,25 +21,66 @@ SEEN = (
     'regard inspect "I forgot to close the window."'
 )
 
+#: Options of one of the two ways alone, and whether that is the way of --text.
+_ONLY = {
+    "to": False,
+    "model": False,
+    "beam": False,
+    "png": False,
+    "max_length": True,
+    "cells": True,
+    "serve": True,
+    "port": True,
+    "download": True,
+}
+
 
 def inspect(
+    context: typer.Context,
     sentence: Annotated[
-        str | None, typer.Argument(help="What to translate; - reads standard input, one sentence a line.")
+        str | None,
+        typer.Argument(
+            metavar="[SENTENCE or MODEL]",
+            help="What to translate; - reads standard input, one sentence a line. With --text a model: a Hugging Face "
+            "folder or name, or package.module:factory.",
+            show_default=False,
+        ),
     ] = None,
     to: Annotated[str, typer.Option(help="The shipped model's language: fr or zh.")] = "fr",
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A model that `regard train` made, not the shipped one.")
     ] = None,
     beam: Annotated[int, typer.Option(help="Translations kept in mind while searching; 1 is greedy.")] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print numbers: a JSON object for each sentence.")] = False,
     png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture (.png, .svg or .pdf).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print numbers: a JSON object for each sentence.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one page that needs no network.")] = None,
+    text: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Look at a model's heads while it reads this UTF-8 text.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of the text at most; else what the model has room for.")
+    ] = None,
+    cells: Annotated[
+        int | None, typer.Option(min=1, max=2048, help="Cells a side of the page's maps; else 64 to 512, by the heads.")
+    ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show the page on 127.0.0.1, with maps down to single tokens.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port of --serve; 0 takes any.")] = 0,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch a Hugging Face model that is not on this disk.")
+    ] = False,
 ) -> None:
-    """Translate a sentence and look at where the model looked for each word of it.
+    r"""Translate a sentence and look at where the model looked for each word of it; or look at the heads of any model.
 
-    Target words go down, source words across; the darker a cell, the more weight; the strongest of a row is in
-    brackets, in per cent. H/log n is the entropy of a row as a share of its largest: 1 looks everywhere alike, 0 at
-    one word.
+    Of a sentence: target words go down, source words across; the darker a cell, the more weight; the strongest of a
+    row is in brackets, in per cent. H/log n is the entropy of a row as a share of its largest: 1 looks everywhere
+    alike, 0 at one word.
+
+    With --text FILE the argument is a model that `regard check` takes. It reads the text as one row, and every head is
+    measured in memory that grows with the text and not with its square: a table, worst first, a bar a head, and what is
+    wrong by what was seen. --html FILE adds a map of every head that zooms, --serve one that comes as close as single
+    tokens. Hugging Face models need pip install "regard\[hf]".
 
     Examples:
 
@@ -50,25 +91,64 @@ def inspect(
       regard inspect "I lost my keys." --png look.png --html look.html
 
       cat sentences.txt | regard inspect --json
+
+      regard inspect ./my-model --text chapter.txt --html heads.html
+
+      regard inspect my_package.models:tiny_decoder --text chapter.txt --max-length 32768 --serve
     """
+    sources = {name: context.get_parameter_source(name) for name in _ONLY}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    _check_way(given, sentence, text)
+    _check_endings(png, html)
+    if text is not None:
+        from regard.cli.heads import heads
+
+        assert sentence is not None
+        heads(
+            sentence,
+            text,
+            max_length=max_length,
+            cells=cells,
+            json=json,
+            html=html,
+            serve=serve,
+            port=port,
+            download=download,
+        )
+        return
     from regard.translate.look import look
     from regard.translate.shipped import load
     from regard.translate.translator import Translator
 
-    _check_endings(png, html)
     translator = load(to) if model is None else Translator.load(model)
     if sentence is None and _waiting(sys.stdin):
         sentence = "-"
     looks: list[Look] = []
     keep = png is not None or html is not None
-    for text in _sentences(sentence):
-        found = look(translator, text, beam=beam)
+    for each in _sentences(sentence):
+        found = look(translator, each, beam=beam)
         if keep:
             looks.append(found)
         _print(found, json)
     if sentence is None and model is None and not json:
         typer.echo(SEEN)
     _write(looks, png, html)
+
+
+def _check_way(given: list[str], sentence: str | None, text: Path | None) -> None:
+    """Raises where an option belongs to the other way than the one that was taken."""
+    from regard.errors import RegardError
+
+    for name in given:
+        option = f"--{name.replace('_', '-')}"
+        if _ONLY[name] and text is None:
+            raise RegardError(f"{option}: is for the heads of a model, wanted --text FILE beside it")
+        if not _ONLY[name] and text is not None:
+            raise RegardError(f"{option}: is for translating a sentence, and --text looks at a model; leave one out")
+    if text is not None and sentence is None:
+        raise RegardError("--text: found no model, wanted regard inspect MODEL --text FILE")
+    if text is None and sentence is not None and (Path(sentence) / "config.json").is_file():
+        raise RegardError(f"{sentence}: found a model; to look at its heads give it a text to read: --text FILE")
 
 
 def _sentences(sentence: str | None) -> Iterator[str]:

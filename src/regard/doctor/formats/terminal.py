@@ -37,6 +37,13 @@ def lines(report: Report, width: int = 100) -> Iterator[list[Piece]]:
     yield [(summary(report), "bold")]
 
 
+def findings(found: list[Finding], width: int = 100) -> Iterator[list[Piece]]:
+    """Findings alone, worst first as they are given, a line at a time."""
+    for group in together(found):
+        yield from _group(group, max(20, width - _INDENT))
+        yield []
+
+
 def text(report: Report, width: int = 100) -> str:
     """The report as plain text."""
     return "\n".join("".join(piece for piece, _ in line).rstrip() for line in lines(report, width))
