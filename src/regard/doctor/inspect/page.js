@@ -4,6 +4,7 @@
   const canvas = document.getElementById("map"), paint = canvas.getContext("2d");
   const say = document.getElementById("say"), list = document.getElementById("row"), note = document.getElementById("cells");
   const pick = document.getElementById("head"), what = document.getElementById("what"), first = document.getElementById("first");
+  const fit = document.getElementById("fit"), most = document.getElementById("most");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const LEFT = 96, TOP = 96, SIDE = 640;
   const maps = new Map();                       // whole maps by head, decoded when first shown
@@ -18,7 +19,7 @@
     const size = about.rows * about.columns, table = new Float32Array(4096);
     for (let i = 1; i < 4096; i++) table[i] = Math.pow(1e-9, 1 - (i - 1) / 4094);
     const planes = [0, 1, 2, 3].map((p) => Float32Array.from(codes.subarray(p * size, (p + 1) * size), (c) => table[c]));
-    return Object.assign({ planes }, about);
+    return { ...about, planes };
   }
   async function fetched(index, r, cells) {
     const where = `map?head=${index}&top=${r.top}&bottom=${r.bottom}&left=${r.left}&right=${r.right}&cells=${cells}`;
@@ -60,25 +61,53 @@
     light: [[255, 255, 255], [252, 217, 160], [236, 122, 66], [158, 30, 60], [50, 6, 44]],
     dark: [[21, 21, 29], [74, 30, 84], [178, 52, 84], [245, 144, 66], [255, 246, 190]],
   };
+  // A colour for x, a share of the brightest number.
   function colour(x) {
     const stops = ramps[dark.matches ? "dark" : "light"], t = Math.sqrt(Math.min(1, Math.max(0, x))) * (stops.length - 1);
     const i = Math.min(stops.length - 2, Math.floor(t)), f = t - i;
     return stops[i].map((a, n) => a + f * (stops[i + 1][n] - a));
   }
 
+  // From which number on a cell is brightest: 1, or what one in a hundred of the cells in view that hold anything exceeds.
+  function brightest(m, values) {
+    if (!fit.checked) return 1;
+    const some = [], from = (edge, start, size) => Math.max(0, Math.floor((edge - start) / size));
+    const rows = [from(view.top, m.top, m.height), Math.min(m.rows, Math.ceil((view.bottom - m.top) / m.height))];
+    const columns = [from(view.left, m.left, m.width), Math.min(m.columns, Math.ceil((view.right - m.left) / m.width))];
+    const skip = Math.max(1, Math.floor(((rows[1] - rows[0]) * (columns[1] - columns[0])) / 40000));
+    let n = 0;
+    for (let r = rows[0]; r < rows[1]; r++)
+      for (let c = columns[0]; c < columns[1]; c++) {
+        const x = values[r * m.columns + c];
+        if (x > 0 && n++ % skip === 0) some.push(x);
+      }
+    some.sort((a, b) => a - b);
+    return some.length ? some[Math.min(some.length - 1, Math.floor(0.99 * some.length))] : 1;
+  }
+  let drawn = { sheet: null };
+  function sheetOf(m, values, top) {
+    const same = drawn.m === m && drawn.values === values && drawn.top === top && drawn.dark === dark.matches;
+    if (same) return drawn.sheet;
+    const sheet = new OffscreenCanvas(m.columns, m.rows), pen = sheet.getContext("2d"), image = pen.createImageData(m.columns, m.rows);
+    const table = Array.from({ length: 1025 }, (_, i) => colour((i / 1024) ** 2));
+    for (let i = 0; i < values.length; i++) {
+      const t = table[Math.round(1024 * Math.sqrt(Math.min(1, values[i] / top)))], o = 4 * i;
+      image.data[o] = t[0]; image.data[o + 1] = t[1]; image.data[o + 2] = t[2]; image.data[o + 3] = 255;
+    }
+    pen.putImageData(image, 0, 0);
+    drawn = { sheet, m, values, top, dark: dark.matches };
+    return sheet;
+  }
+
   function show() {
     if (!whole) return;
-    const ratio = window.devicePixelRatio || 1, m = shown(), values = plane(m);
+    const ratio = window.devicePixelRatio || 1, m = shown(), values = plane(m), top = brightest(m, values);
+    most.textContent = fit.checked ? `${number(top)} and more` : "1";
     canvas.width = (LEFT + SIDE) * ratio; canvas.height = (TOP + SIDE) * ratio;
     canvas.style.width = LEFT + SIDE + "px";
     paint.setTransform(ratio, 0, 0, ratio, 0, 0);
     const ink = getComputedStyle(document.body).color;
-    const sheet = new OffscreenCanvas(m.columns, m.rows), pen = sheet.getContext("2d"), image = pen.createImageData(m.columns, m.rows);
-    for (let i = 0; i < values.length; i++) {
-      const [r, g, b] = colour(values[i]);
-      image.data.set([r, g, b, 255], 4 * i);
-    }
-    pen.putImageData(image, 0, 0);
+    const sheet = sheetOf(m, values, top);
     const x = SIDE / (view.right - view.left), y = SIDE / (view.bottom - view.top);
     paint.save();
     paint.beginPath(); paint.rect(LEFT, TOP, SIDE, SIDE); paint.clip();
@@ -229,7 +258,7 @@
   document.getElementById("out").addEventListener("click", () => zoom(2));
   document.getElementById("all").addEventListener("click", () => keys[0]());
   pick.addEventListener("change", () => choose(pick.value));
-  for (const control of [what, first]) control.addEventListener("change", () => { scale(); show(); });
+  for (const control of [what, first, fit]) control.addEventListener("change", () => { scale(); show(); });
   dark.addEventListener("change", () => { scale(); show(); });
   document.querySelectorAll("button[data-map]").forEach((button) => button.addEventListener("click", () => {
     choose(button.dataset.map); document.getElementById("look").scrollIntoView(); canvas.focus();
