@@ -133,7 +133,7 @@
       const jump = nice.find((n) => n >= step) || step;
       for (let n = Math.ceil(from / jump) * jump; n < to; n += jump) put(n, (n + 0.5 - from) * per, jump);
     };
-    const short = (n, jump, tokens) => (jump === 1 && tokens[n] !== undefined ? clip(tokens[n]) : String(n));
+    const short = (n, jump, tokens) => (jump <= 2 && tokens[n] !== undefined ? clip(tokens[n]) : String(n));
     names(view.top, view.bottom, y, (n, where, jump) => {
       paint.textAlign = "right"; paint.fillText(short(n, jump, data.tokens), LEFT - 6, TOP + where, LEFT - 10);
     });
