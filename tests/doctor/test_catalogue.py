@@ -66,6 +66,14 @@ def test_a_title_and_a_fix_are_one_sentence_each() -> None:
         assert len(known.title) <= 72
 
 
+def test_every_code_is_given_by_some_probe_or_by_the_recorder() -> None:
+    room = ROOT / "src" / "regard" / "doctor"
+    given = "".join(
+        file.read_text(encoding="utf-8") for part in ("probes", "watch") for file in (room / part).rglob("*.py")
+    )
+    assert [code for code in CATALOGUE if f'"{code}"' not in given] == []
+
+
 def test_an_unknown_code_is_refused_with_the_nearest() -> None:
     with pytest.raises(regard.RegardError, match="did you mean 'CAU001'"):
         entry("CAU0001")

@@ -18,7 +18,7 @@ __all__ = ["check"]
 
 def check(
     model: Annotated[
-        str | None, typer.Argument(help="A Hugging Face folder or name, or package.module:factory.")
+        str | None, typer.Argument(metavar="MODEL", help="A Hugging Face folder or name, or package.module:factory.")
     ] = None,
     text: Annotated[
         Path | None, typer.Option(metavar="FILE", help="UTF-8 text; each line is a row of the batch.")
@@ -53,9 +53,10 @@ def check(
     r"""Find what is wrong with a model's attention, where it begins, and how to fix it.
 
     The model is probed from outside: later tokens, padding, its side and its content, rows beside each other, steps
-    with the cache, packed documents, precision, gradients. Each effect is judged against the model's own noise. A
-    factory takes nothing and gives (model, batch) or (model, batch, options); the current folder can be imported from.
-    Nothing is fetched from a network without --download. Hugging Face models need pip install "regard\[hf]".
+    with the cache, packed documents, precision, gradients. Each effect is judged against the model's own noise. Then
+    its attention is watched from inside. A factory takes nothing and gives (model, batch) or (model, batch, options);
+    the current folder can be imported from. Nothing is fetched from a network without --download. Hugging Face models
+    need pip install "regard\[hf]".
 
     The exit status is 0 where there is neither error nor warning, 1 where there is, 2 where nothing could be run.
 
