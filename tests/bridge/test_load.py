@@ -89,6 +89,14 @@ def test_an_encoder_decoder_is_given_both_sides(tmp_path: Path) -> None:
     assert load(str(tmp_path)).run().logits.shape == (3, 23, 40)
 
 
+def test_a_pad_id_that_the_vocabulary_does_not_hold_is_not_taken(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=40, n_positions=32)  # ends with 50256
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    found = load(str(tmp_path))
+    assert found.options == {"pad_id": 0}
+    assert found.run().logits.shape == (3, 23, 40)
+
+
 @pytest.mark.parametrize(
     ("number", "returns"),
     [

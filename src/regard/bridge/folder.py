@@ -161,7 +161,7 @@ def _pad(config: Any, tokenizer: Any) -> int:
     for holder, key in ((tokenizer, "pad_token_id"), (text, "pad_token_id"), (text, "eos_token_id")):
         found = getattr(holder, key, None)
         found = found[0] if isinstance(found, list) and found else found
-        if isinstance(found, int) and found >= 0:
+        if isinstance(found, int) and 0 <= found < (getattr(text, "vocab_size", None) or found + 1):
             return found
     return 0
 

@@ -15,6 +15,7 @@ _POSITIONS = ("position_ids", "positions")
 _HELD_BACK = ("labels", "past_key_values", "use_cache")  # what a probe must not hand on as it is
 #: Names of (source, target) in a model that reads one sequence and writes another.
 PAIRS = (("input_ids", "decoder_input_ids"), ("src", "tgt"), ("source", "target"))
+_TARGETS = tuple(target.removesuffix("input_ids") for _, target in PAIRS)  # what names of the target begin with
 #: Masks that the model may accept though the batch does not hold them; a name says its meaning.
 _KNOWN_MASKS = ("attention_mask", "key_padding_mask", "src_key_padding_mask")
 
@@ -83,16 +84,14 @@ class Inputs:
 
     def columns(self, stream: Stream, index: Tensor) -> Inputs:
         """These places of every tensor that runs along the stream: index (L′,) for all rows, or (B, L′) a row."""
-        B, L = self.shape(stream)
+        B, _ = self.shape(stream)
         at = index.expand(B, -1) if index.dim() == 1 else index
 
         def taken(x: Tensor) -> Tensor:
-            if x.dim() < 2 or tuple(x.shape[:2]) != (B, L):
-                return x
             spread = at.to(x.device).reshape(*at.shape, *[1] * (x.dim() - 2)).expand(*at.shape, *x.shape[2:])
             return x.gather(1, spread)
 
-        return self._mapped(taken)
+        return self.with_values(**{name: taken(self.values[name]) for name in self._along(stream)})
 
     def padded(self, stream: Stream, left: int, right: int, content: Tensor) -> Inputs:
         """``left`` and ``right`` more places, hidden by the mask where there is one; ``content`` (B, left + right, …)
@@ -100,12 +99,10 @@ class Inputs:
         B, L = self.shape(stream)
         tokens = self.tokens(stream)
         new: dict[str, Any] = {}
-        for name, x in self.values.items():
-            if isinstance(x, Tensor) and x.dim() >= 2 and tuple(x.shape[:2]) == (B, L):
-                edge = x.new_zeros(B, left + right, *x.shape[2:])
-                if name == stream.tokens:
-                    edge = content.to(tokens)
-                new[name] = torch.cat([edge[:, :left], x, edge[:, left:]], 1)
+        for name in self._along(stream):
+            x = self.values[name]
+            edge = content.to(tokens) if name == stream.tokens else x.new_zeros(B, left + right, *x.shape[2:])
+            new[name] = torch.cat([edge[:, :left], x, edge[:, left:]], 1)
         out = self.with_values(**new)
         if stream.mask is None or stream.mask not in self.values:
             return out
@@ -118,6 +115,17 @@ class Inputs:
         tokens = self.tokens(stream)
         at = where.expand(tokens.shape[:2]).reshape(*tokens.shape[:2], *[1] * (tokens.dim() - 2))
         return self.with_values(**{stream.tokens: torch.where(at, content.to(tokens), tokens)})
+
+    def _along(self, stream: Stream) -> list[str]:
+        """The names of the tensors that run along the stream: by their shape, and where the batch holds a source and a
+        target, which may be equally long, by name too."""
+        size = self.shape(stream)
+        held = {name: x for name, x in self.values.items() if isinstance(x, Tensor) and x.dim() >= 2}
+        names = [name for name, x in held.items() if tuple(x.shape[:2]) == size]
+        if not any(source in held and target in held for source, target in PAIRS):
+            return names
+        ours = stream.tokens.startswith(_TARGETS)
+        return [name for name in names if name.startswith(_TARGETS) == ours]
 
     def _batch(self) -> int:
         sizes = [x.shape[0] for x in self.values.values() if isinstance(x, Tensor) and x.dim() >= 2]
