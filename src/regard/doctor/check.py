@@ -126,6 +126,9 @@ def _tried(probe: Probe, subject: Subject) -> Iterator[Observation]:
         yield from probe(subject)
     except CouldNotRun as why:
         yield Untested(probe.__name__, str(why))
+    except Exception as error:  # the other probes have something to say all the same
+        said = " ".join(str(error).split())[:200]
+        yield Untested(probe.__name__, f"the probe itself failed, a fault in regard: {type(error).__name__}: {said}")
 
 
 def _once(seen: list[Observation]) -> Iterator[Observation]:

@@ -122,6 +122,7 @@ def place_of(model: nn.Module, path: str, change: float = 0.0, noise: float = 0.
 
 def source_of(what: Callable[..., Any] | type) -> str:
     """``file:line``, the file as it is seen from the working directory where it lies below it; empty where unknown."""
+    what = inspect.unwrap(what)
     try:
         file, line = inspect.getsourcefile(what), inspect.getsourcelines(what)[1]
     except (OSError, TypeError):
