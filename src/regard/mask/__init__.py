@@ -10,7 +10,9 @@
 
 from regard.mask.base import EMPTY, FULL, PARTIAL, Mask
 from regard.mask.conventions import from_additive, from_huggingface, from_torch_attn_mask, from_torch_key_padding
-from regard.mask.kinds import blocks, causal, dense, padding, segments, strided, where, window
+from regard.mask.given import blocks, dense, where
+from regard.mask.places import causal, strided, window
+from regard.mask.rows import padding, segments
 
 __all__ = [
     "EMPTY",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.mask.base import Mask
-from regard.mask.kinds import dense
+from regard.mask.given import dense
 
 
 def from_torch_key_padding(key_padding_mask: Tensor) -> Mask:
