@@ -11,7 +11,7 @@ from regard.doctor.watch.call import Call
 from regard.doctor.watch.parts import Above, Held
 from regard.doctor.watch.place import Place
 from regard.doctor.watch.steps import added
-from regard.doctor.watch.trail import Projected, Scores, Tag, Trail, Weights
+from regard.doctor.watch.trail import Masked, Projected, Scores, Tag, Trail, Weights
 from regard.normalize import Softmax
 
 PRODUCTS = frozenset({"matmul", "bmm", "__matmul__", "__rmatmul__", "baddbmm", "baddbmm_", "einsum"})
@@ -115,7 +115,9 @@ def softmax_tag(x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], tag: T
     if dim is None:
         dim = 0 if x.dim() in (0, 1, 3) else 1  # what F.softmax takes when nobody says
     axis = int(dim) % x.dim() - x.dim()
-    return Weights(x.detach(), tag if isinstance(tag, Scores) else None, axis, place, axis)
+    of = tag if isinstance(tag, Scores) else None
+    fills = tag.fills if isinstance(tag, Scores | Masked) else ()
+    return Weights(x.detach(), of, axis, place, axis, fills)
 
 
 def read_call(p: Product, tag: Weights, weights_left: bool, out: Tensor, heads: int | None) -> Call | None:
@@ -141,7 +143,6 @@ def read_call(p: Product, tag: Weights, weights_left: bool, out: Tensor, heads: 
     B, H, L, S = held.shape
     column = None if sink is None else _four(sink, query, key, _heads(of, x, heads))
     folded = _values(v, theirs, summed, mine, B, H, S)
-    steps = () if of is None else of.fills
     return Call(
         "softmax",
         held.new_zeros(B, H, L, 1),
@@ -154,7 +155,7 @@ def read_call(p: Product, tag: Weights, weights_left: bool, out: Tensor, heads: 
         output=out,
         dropout=tag.dropout,
         factors=() if of is None else factors(of),
-        fills=steps,
+        fills=tag.fills,
         after=tag.after,
         expanded=_expanded(of, folded, B, H),
         heads=H > 1,
@@ -227,7 +228,7 @@ def _values(v: Tensor, letters: str, summed: str, mine: str, B: int, H: int, S: 
         if v.dim() == 4 and v.shape[1] in (1, H) and v.shape[0] in (1, B):
             return v.expand(B, -1, -1, -1)
         if v.dim() == 3 and v.shape[0] == B * H:
-            return v.unflatten(0, (B, H))
+            return v.reshape(B, H, *v.shape[1:])
     return v.new_ones(B, 1, S, 1)
 
 

@@ -18,7 +18,7 @@ from regard.plan import Composition
 from regard.score import ScaledDot, Score
 
 SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-_FLEX = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options")
+FLEX = ("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options")
 
 
 def by_name(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def sdpa_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place, heads
 
 def flex_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> Call:
     """The higher-order operator's arguments: score_mod and, last in the block mask, mask_mod."""
-    given = by_name(_FLEX, args, kwargs)
+    given = by_name(FLEX, args, kwargs)
     q, k, v = given["query"], given["key"], given["value"]
     change, mask_mod = given["score_mod"], given["block_mask"][-1]
     scale = float(given["scale"])
@@ -86,6 +86,9 @@ def flex_call(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place) -> Ca
         scale=scale,
         factors=(scale,),
         expanded=_expanded(q, k, v),
+        queries_keys=(q.detach(), k.detach()),
+        width=q.shape[-1],
+        asked=tuple(q.shape),
     )
 
 

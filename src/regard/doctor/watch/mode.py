@@ -75,31 +75,37 @@ class Mode(TorchFunctionMode):
         if name in self._handlers:
             return self._handlers[name](func, args, kwargs)
         out = func(*args, **kwargs)
-        if self.trail and name in steps.KNOWN:
-            self._carry(name, args, kwargs, out)
+        if name in steps.KNOWN and not self._carry(name, args, kwargs, out) and name in steps.MASKING:
+            with self.sees.aside(name):
+                tag = steps.masked(name, args, kwargs) if isinstance(out, Tensor) and out.is_floating_point() else None
+                if tag is not None:
+                    self.trail[out] = tag
         return out
 
     def _property(self, func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """x.mT and its like move axes; the other properties say nothing of what is in a tensor."""
         out = func(*args)
         name = _MOVED.get(getattr(func, "__self__", None))
-        if name and self.trail:
+        if name:
             self._carry("transpose", (args[0], -2, -1), {}, out)
         return out
 
-    def _carry(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """What is known of an argument goes on to the result."""
+    def _carry(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        """What is known of an argument goes on to the result; False where nothing is known."""
+        if not self.trail:
+            return False
         given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         given += [x for group in args[:1] if isinstance(group, list | tuple) for x in group if isinstance(x, Tensor)]
         source, tag = next(((x, found) for x in given if (found := self.trail[x]) is not None), (None, None))
         if source is None or tag is None:
-            return
+            return False
         target = args[0] if name == "__setitem__" else out
         with self.sees.aside(name):
             for result in target if isinstance(target, list | tuple) else (target,):
                 found = steps.carried(name, tag, source, args, kwargs, result) if isinstance(result, Tensor) else None
                 if found is not None:
                     self.trail[result] = found
+        return True
 
     def _linear(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
@@ -164,26 +170,30 @@ class Mode(TorchFunctionMode):
     def _flex(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
         place = self.sees.place()
-        self.sees.record(lambda: _with(fused.flex_call(args, kwargs, place), out[0]))
+        known = self._known(fused.by_name(fused.FLEX, args, kwargs))
+
+        def make() -> Call:
+            call = fused.flex_call(args, kwargs, place)
+            return replace(call, output=out[0], **known, factors=(*call.factors, *_factors(known)))
+
+        self.sees.record(make)
         return out
+
+    def _known(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What is known of where the queries and keys of a fused call came from."""
+        tags = [self.trail[given.get(name)] for name in ("query", "key")]
+        of_q, of_k = (tag if isinstance(tag, Projected) else None for tag in tags)
+        return {"of_q": of_q, "of_k": of_k, "factors_known": of_q is not None and of_k is not None}
 
     def _sdpa(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = func(*args, **kwargs)
         place, heads = self.sees.place(), self.sees.heads_hint()
-        given = fused.by_name(fused.SDPA, args, kwargs)
-        tags = [self.trail[given.get(name)] for name in ("query", "key")]
-        tag_q, tag_k = (tag if isinstance(tag, Projected) else None for tag in tags)
+        known = self._known(fused.by_name(fused.SDPA, args, kwargs))
         made: list[Call] = []
 
         def make() -> Call:
             call = fused.sdpa_call(args, kwargs, place, heads)
-            before = tuple(x for tag in (tag_q, tag_k) if tag is not None for x in tag.factors)
-            known: dict[str, Any] = {
-                "of_q": tag_q,
-                "of_k": tag_k,
-                "factors_known": tag_q is not None and tag_k is not None,
-            }
-            made.append(replace(call, output=out, factors=(*call.factors, *before), **known))
+            made.append(replace(call, output=out, **known, factors=(*call.factors, *_factors(known))))
             return made[0]
 
         self.sees.record(make)
@@ -222,6 +232,12 @@ def _composed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Compositio
     c, _ = operator.composition(*args[:3], *(parts[x] for x in ("score", "normalize", "mask", "dropout")))
     telemetry = "telemetry" in kwargs
     return c, parts, choose(c, ENGINES, parts["engine"], telemetry).engine.name
+
+
+def _factors(known: dict[str, Any]) -> tuple[float, ...]:
+    """The numbers that queries and keys were multiplied by before the call."""
+    tags = (known["of_q"], known["of_k"])
+    return tuple(x for tag in tags if tag is not None for x in tag.factors)
 
 
 def _with(call: Call, output: Tensor) -> Call:

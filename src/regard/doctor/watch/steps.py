@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.doctor.watch.call import Fill
-from regard.doctor.watch.trail import Projected, Read, Scores, Tag, Weights
+from regard.doctor.watch.trail import Masked, Projected, Read, Scores, Tag, Weights
 
 VIEWS = frozenset(
     {
@@ -79,6 +79,7 @@ KEEPS = frozenset(
         "__setitem__",
     }
 )
+MASKING = FILLS | {"where"}
 KNOWN = VIEWS | MOVES | TIMES | OVER | PLUS | FILLS | NORMS | KEEPS
 
 #: A number added to hide keys is at least this low; a bias is not.
@@ -92,6 +93,8 @@ def carried(name: str, tag: Tag, source: Tensor, args: tuple[Any, ...], kwargs: 
         return _projected(name, tag, source, other, args, kwargs, out)
     if isinstance(tag, Scores):
         return _scores(name, tag, source, other, args, kwargs, out)
+    if isinstance(tag, Masked):
+        return _masked(name, tag, args, kwargs)
     if isinstance(tag, Weights):
         return _weights(name, tag, other, args, kwargs, out)
     return _read(name, tag, source, out)
@@ -174,6 +177,26 @@ def _where(tag: Scores, source: Tensor, args: tuple[Any, ...]) -> Scores:
         kept = args[0] if args[1] is source else ~args[0]
         value = single(args[2] if args[1] is source else args[1])
     return replace(tag, changed=True) if value is None else tag.then(Fill("fill", value, kept=kept))
+
+
+def masked(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Masked | None:
+    """A tag for numbers without one that a mask was put on; None for anything else."""
+    fill = None
+    if name in FILLS:
+        where, value = _argument("mask", 1, args, kwargs), single(_argument("value", 2, args, kwargs))
+        fill = Fill("fill", value, kept=~where) if value is not None and isinstance(where, Tensor) else None
+    elif name == "where" and len(args) == 3 and isinstance(args[0], Tensor):
+        numbers = [single(x) for x in args[1:]]
+        if numbers[0] is None and numbers[1] is not None and args[0].dtype == torch.bool:
+            fill = Fill("fill", numbers[1], kept=args[0])
+    return None if fill is None else Masked((fill,))
+
+
+def _masked(name: str, tag: Masked, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Masked | None:
+    more = masked(name, args, kwargs)
+    if more is not None:
+        return Masked((*tag.fills, *more.fills))
+    return tag if name in VIEWS or name in KEEPS else None
 
 
 def _weights(

@@ -51,6 +51,13 @@ class Scores:
 
 
 @dataclass(frozen=True)
+class Masked:
+    """Numbers that a mask was put on; how they were made is not known."""
+
+    fills: tuple[Fill, ...] = ()
+
+
+@dataclass(frozen=True)
 class Weights:
     """A softmax of something: the scores it was of, the axis it ran over (from the end), and what was done since."""
 
@@ -59,6 +66,7 @@ class Weights:
     key_axis: int  # as the scores have it
     place: Place
     dim: int  # as the weights have it by now
+    fills: tuple[Fill, ...] = ()  # before the softmax
     after: tuple[Fill, ...] = ()
     dropout: float = 0.0
     cut: bool = False  # columns were taken away: a sink
@@ -74,7 +82,7 @@ class Read:
     merged: bool = False  # heads and widths became one axis
 
 
-Tag = Projected | Scores | Weights | Read
+Tag = Projected | Scores | Masked | Weights | Read
 
 
 class Trail:

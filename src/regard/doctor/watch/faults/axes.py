@@ -32,8 +32,9 @@ def axis_findings(seen: Seen) -> Iterator[Finding]:
     heads = tag.width // D
     if heads < 2 or T < 2:
         return
-    if len(shape) == 4 and tag.tokens == -3 and call.query_axis == 2 and shape[2] == heads:
-        message = f"queries are {tuple(shape)}, read as (B, H, L, D), for {T} tokens and {heads} heads"
+    axis = call.query_axis
+    if len(shape) == 4 and tag.tokens is not None and axis != 4 + tag.tokens and shape[axis] == heads:
+        message = f"queries are {tuple(shape)}, of {T} tokens and {heads} heads, and axis {axis} is read as the tokens'"
         yield seen.finding("AXS004", message)
         return
     if tag.moved or len(shape) not in (3, 4):

@@ -37,6 +37,7 @@ def mask_findings(seen: Seen) -> Iterator[Finding]:
             )
     constants = [fill for fill in fills if fill.how != "times" and fill.lowest < 0]
     yield from _constant(seen, constants)
+    yield from _kept_high(seen, [fill for fill in fills if fill.how == "fill" and fill.lowest >= 0])
     yield from _multiplied(seen, fills)
     turned = _inverted(seen)
     yield from turned
@@ -90,6 +91,18 @@ def _constant(seen: Seen, constants: list[Fill]) -> Iterator[Finding]:
         yield seen.finding("MSK003", message, "note", constant=c)
 
 
+def _kept_high(seen: Seen, fills: list[Fill]) -> Iterator[Finding]:
+    """A number that is not low, put where a mask says: the sign was lost, or 0 was taken for nothing."""
+    for fill in fills:
+        mass = _hidden_mass(seen, fill)
+        if mass > 1e-3:
+            message = (
+                f"scores that a mask hides are put to {fill.lowest:.3g} and keep up to {mass:.1%} of a row's weight"
+            )
+            yield seen.finding("MSK004", message, constant=fill.lowest, mass=mass)
+            return
+
+
 def _hidden_mass(seen: Seen, fill: Fill) -> float:
     """The most weight that a row leaves on the keys that ``fill`` hides, over sampled rows that see something."""
     if fill.kept is None:
@@ -112,7 +125,7 @@ def _multiplied(seen: Seen, fills: list[Fill]) -> Iterator[Finding]:
         hides = fill.how == "times" and fill.values is not None and fill.values.numel() > 1
         mended = any(later.lowest < -5 for later in fills[n + 1 :])
         if hides and not mended and fill.zero_one and fill.values is not None and not bool(fill.values.all()):
-            yield seen.finding("MSK007", "scores are multiplied by a mask of 0 and 1: a score of 0 still takes weight")
+            yield seen.finding("MSK004", "scores are multiplied by a mask of 0 and 1: a score of 0 still takes weight")
     if seen.training:
         return
     for fill in seen.call.after:
@@ -133,12 +146,10 @@ def _empty(seen: Seen, constants: list[Fill]) -> Iterator[Finding]:
     real = nothing & seen.tokens[:, None, :]
     if bool(real.any()) and any(math.isfinite(fill.lowest) for fill in constants):
         return  # told as MSK003
-    rows = int((real if bool(real.any()) else nothing).any(1).sum())
-    policy = seen.call.kind == "regard" or L > S
-    if bool(real.any()):
+    if bool(real.any()):  # that padding sees nothing is policy
+        rows = int(real.any(1).sum())
+        policy = seen.call.kind == "regard" or L > S
         yield seen.finding("MSK005", f"{rows} queries may see no key", "note" if policy else None, rows=rows)
-    else:
-        yield seen.finding("MSK005", f"{rows} queries that are padding may see no key", "note", rows=rows)
 
 
 def _inverted(seen: Seen) -> list[Finding]:

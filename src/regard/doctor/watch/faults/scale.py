@@ -29,8 +29,7 @@ def scale_findings(seen: Seen) -> Iterator[Finding]:
         return
     once = D**-0.5
     total = math.prod(call.factors)
-    twice = _near(total, once * once) and len(call.factors) > 1 and any(_near(x, once) for x in call.factors)
-    if twice and not _by_layer(call.place.module):
+    if _near(total, once * once) and D > 3 and not _declared(call.place.module, total):
         message = f"scores are multiplied by {total:.4g} = 1/D in {len(call.factors)} steps, wanted {once:.4g}"
         yield seen.finding("SCL002", message, scale=total, width=D)
     if _near(total, 1.0) and not _on_purpose(seen):
@@ -69,18 +68,17 @@ def _on_purpose(seen: Seen) -> bool:
     call, module = seen.call, seen.call.place.module
     if any(tag is None or tag.normed for tag in (call.of_q, call.of_k)):
         return True
-    if any(_is_one(getattr(module, name, None)) for name in _CHOSEN):
+    if _declared(module, 1.0):
         return True
     kind = str(getattr(getattr(module, "config", None), "model_type", ""))
     return any(name in kind for name in _UNSCALED)
 
 
-def _is_one(x: Any) -> bool:
-    return isinstance(x, int | float) and not isinstance(x, bool) and x == 1.0
-
-
-def _by_layer(module: Any) -> bool:
-    return bool(getattr(getattr(module, "config", None), "scale_attn_by_inverse_layer_idx", False))
+def _declared(module: Any, scale: float) -> bool:
+    """Whether the module keeps this scale under a name of its own (as muP's 1/D), or scales by its depth besides."""
+    kept = (getattr(module, name, None) for name in _CHOSEN)
+    chosen = any(isinstance(x, int | float) and not isinstance(x, bool) and _near(x, scale) for x in kept)
+    return chosen or bool(getattr(getattr(module, "config", None), "scale_attn_by_inverse_layer_idx", False))
 
 
 def _near(x: float, wanted: float) -> bool:
