@@ -25,10 +25,11 @@ class Attention(nn.Module):
         self.attend, self.kv_heads = attend, kv_heads
         self.q, self.k, self.v = nn.Linear(W, W), nn.Linear(W, kv_heads * D), nn.Linear(W, kv_heads * D)
         self.out = nn.Linear(W, W)
+        self.q.weight.data *= 3  # so that weights are not all alike
 
     def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
         B, L, _ = x.shape
-        q = 3 * self.q(x).view(B, L, H, D).transpose(1, 2)
+        q = self.q(x).view(B, L, H, D).transpose(1, 2)
         k, v = (y(x).view(B, L, self.kv_heads, D).transpose(1, 2) for y in (self.k, self.v))
         self.last = q.detach(), k.detach(), v.detach(), allowed
         y: Tensor = self.out(self.attend(q, k, v, allowed).transpose(1, 2).reshape(B, L, W))

@@ -72,17 +72,13 @@ def _constant(seen: Seen, constants: list[Fill]) -> Iterator[Finding]:
         return
     if c > _SMALL and c < 0:
         mass = _hidden_mass(seen, worst)
+        message = (
+            f"the constant {c:.3g} hides keys only from larger scores; now it leaves them up to {mass:.2g} of a row"
+        )
+        yield seen.finding("MSK003", message, constant=c, mass=mass)
         if mass > 1e-3:
-            yield seen.finding(
-                "MSK004", f"keys hidden by the constant {c:.3g} keep {mass:.2%} of the weight", constant=c, mass=mass
-            )
-        else:
-            yield seen.finding(
-                "MSK003",
-                f"the constant {c:.3g} hides keys only from smaller scores; now it leaves them {mass:.1e}",
-                constant=c,
-                mass=mass,
-            )
+            message = f"keys hidden by the constant {c:.3g} keep up to {mass:.2%} of a row's weight"
+            yield seen.finding("MSK004", message, constant=c, mass=mass)
     elif c > 0.5 * torch.finfo(torch.float16).min:
         message = f"the constant {c:.3g} stands for −inf; a row hidden whole would read as if nothing were hidden"
         yield seen.finding("MSK003", message, "note", constant=c)
