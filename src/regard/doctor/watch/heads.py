@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 BARS = "▁▂▃▄▅▆▇█"
 SHOWN = 20  # rows of the terminal's table
 #: Column heads that leave room in 80 columns.
-_SHORT = {"head": "h", "entropy": "H/log n", "first": "1st", "previous": "prev", "padding": "pad", "special": "spec"}
-_SHORT |= {"distance": "dist", "one-hot": "1-hot", "spread": "std s"}
+_SHORT = {"head": "h", "entropy": "ent", "first": "1st", "previous": "prev", "padding": "pad", "special": "spec"}
+_SHORT |= {"distance": "dist", "one-hot": "1-hot", "spread": "std"}
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,14 @@ class Heads(Sequence[Head]):
             return
         table = Table(title=self._title(), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for n, name in enumerate(self._columns()):
-            table.add_column(_SHORT.get(name, name), justify="left" if n == 0 else "right", overflow="fold")
+            table.add_column(_SHORT.get(name, name), justify="left" if n == 0 else "right", no_wrap=True)
         worst = self.worst()
-        for row in worst[:SHOWN]:
-            table.add_row(*self._cells(row))
+        lines = [self._cells(row) for row in worst[:SHOWN]]
+        names = [_SHORT.get(name, name) for name in self._columns()]
+        widths = [max(map(len, column)) + 1 for column in zip(*lines, names, strict=True)]
+        room = max(8, options.max_width - sum(widths[1:]) - 2)
+        for module, *numbers in lines:
+            table.add_row(module if len(module) <= room else f"…{module[1 - room :]}", *numbers)
         yield table
         if len(worst) > SHOWN:
             yield Text(f"and {len(worst) - SHOWN} more: to_dict() has all of them")
