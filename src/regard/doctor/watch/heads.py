@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from regard.doctor.finding import plain
@@ -141,7 +142,7 @@ class Heads(Sequence[Head]):
         if not self.rows:
             yield Text("No attention was seen.")
             return
-        table = Table(title=self._title(), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table = Table(title=self._title(), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
         for n, name in enumerate(self._columns()):
             table.add_column(_SHORT.get(name, name), justify="left" if n == 0 else "right", no_wrap=True)
         worst = self.worst()
@@ -149,8 +150,10 @@ class Heads(Sequence[Head]):
         names = [_SHORT.get(name, name) for name in self._columns()]
         widths = [max(map(len, column)) + 1 for column in zip(*lines, names, strict=True)]
         room = max(8, options.max_width - sum(widths[1:]) - 2)
+        parts = zip(*(module.split(".") for module, *_ in lines), strict=False)
+        common = sum(1 for _ in takewhile(lambda part: len(set(part)) == 1, parts))
         for module, *numbers in lines:
-            table.add_row(module if len(module) <= room else f"…{module[1 - room :]}", *numbers)
+            table.add_row(_short(module, common, room), *numbers)
         yield table
         if len(worst) > SHOWN:
             yield Text(f"and {len(worst) - SHOWN} more: to_dict() has all of them")
@@ -206,6 +209,14 @@ def _rows(stream: Stream) -> list[Head]:
             )
         )
     return found
+
+
+def _short(module: str, common: int, room: int) -> str:
+    """The path without what all paths begin with, where there is no room for it."""
+    if len(module) <= room:
+        return module
+    own = "…" + ".".join(module.split(".")[common:])
+    return own if len(own) <= room else own[: room - 1] + "…"
 
 
 def _bar(share: float) -> str:

@@ -176,6 +176,32 @@ class Watch:
 
 
 def watch(model: Any, groups: Mapping[str, Tensor] | None = None) -> Watch:
+    """Records what every head looks at while the model runs: H = −Σ w log w, Σ_{j ∈ group} w, Σ w |i − j|, … by head.
+
+    Args:
+        model: a module, whose paths name the heads; anything else (a function, None) is watched all the same, without
+            paths. Any PyTorch code: ``scaled_dot_product_attention`` by any name, ``nn.MultiheadAttention``,
+            ``flex_attention``, a softmax between two products, and regard's own ``attend`` and ``read``.
+        groups: sets of keys by name, booleans (S,) or (B, S), whose share of the weight is wanted beside that of the
+            first key, a query's own place and the one before it. Padding and special tokens are read from the model's
+            arguments and config; groups of these names come before them. A group counts in calls that have as many keys.
+
+    The statistics come from :func:`regard.read` on the queries, keys and mask that were seen, in O(L) memory; the
+    model's output stays what it is, bit for bit, but for ``nn.MultiheadAttention``'s fast path in eval and compiled
+    code, which PyTorch leaves when anything watches (finding PTH002). A query that sees nothing counts as ``empty`` and
+    in no mean. What cannot be measured is in ``untested``, and the model runs on.
+
+    Raises:
+        RegardError: groups that are no booleans over keys; a recorder that is entered while it records.
+
+    >>> import torch, regard
+    >>> layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = torch.randn(3, 5, 8)
+    >>> with regard.watch(layer) as seen:
+    ...     _ = layer(x, x, x)
+    >>> [(head.head, head.rows, 0 < head.entropy <= 1) for head in seen.compute()]
+    [(0, 15, True), (1, 15, True)]
+    """
     return Watch(model, groups)
 
 
