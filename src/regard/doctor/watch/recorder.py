@@ -184,7 +184,7 @@ def watch(model: Any, groups: Mapping[str, Tensor] | None = None) -> Watch:
             ``flex_attention``, a softmax between two products, and regard's own ``attend`` and ``read``.
         groups: sets of keys by name, booleans (S,) or (B, S), whose share of the weight is wanted beside that of the
             first key, a query's own place and the one before it. Padding and special tokens are read from the model's
-            arguments and config; groups of these names come before them. A group counts in calls that have as many keys.
+            arguments and config; groups of these names come before them. A group counts where S is the number of keys.
 
     The statistics come from :func:`regard.read` on the queries, keys and mask that were seen, in O(L) memory; the
     model's output stays what it is, bit for bit, but for ``nn.MultiheadAttention``'s fast path in eval and compiled
