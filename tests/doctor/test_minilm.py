@@ -1,4 +1,4 @@
-"""A real model, MiniLM from a package, is checked with no network, healthy and with its mask taken away."""
+"""A real model, MiniLM from a package, is checked (healthy, and with its mask taken away) and inspected; no network."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def folder() -> Path:
     return found
 
 
-def check(*arguments: str, cwd: Path) -> tuple[int, dict[str, Any]]:
-    """The exit status and the JSON of `regard check`, run where there is no network."""
+def regard(*arguments: str, cwd: Path) -> tuple[int, dict[str, Any]]:
+    """The exit status and the JSON of a command, run where there is no network."""
     known = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(cwd), "PYTHONPATH": os.pathsep.join(map(str, [*sys.path, cwd]))}
-    command = [sys.executable, "-c", OFFLINE, "check", *arguments, "--json"]
+    command = [sys.executable, "-c", OFFLINE, *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ | known, check=False)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def check(*arguments: str, cwd: Path) -> tuple[int, dict[str, Any]]:
 
 def test_it_is_healthy_but_for_absolute_positions(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text(TEXT, encoding="utf-8")
-    status, report = check(str(folder), "--text", "lines.txt", "--not-causal", cwd=tmp_path)
+    status, report = regard("check", str(folder), "--text", "lines.txt", "--not-causal", cwd=tmp_path)
     assert status == 0
     assert {one["severity"] for one in report["findings"]} == {"note"}
     positions = next(one for one in report["findings"] if one["code"] == "POS001")
@@ -85,9 +85,30 @@ def test_it_is_healthy_but_for_absolute_positions(folder: Path, tmp_path: Path) 
 
 def test_without_its_mask_it_is_sick(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "forgets.py").write_text(FORGETS.replace("FOLDER", repr(str(folder))), encoding="utf-8")
-    status, report = check("forgets:make", cwd=tmp_path)
+    status, report = regard("check", "forgets:make", cwd=tmp_path)
     assert status == 1
     first = next(one for one in report["findings"] if one["code"] == "PAD001")
     assert first["severity"] == "error"
     assert first["module"].startswith("bert.encoder.layer.0.attention")
     assert first["evidence"]["share_of_spread"] > 0.05
+
+
+def test_its_heads_look_where_its_eager_weights_say(folder: Path, tmp_path: Path) -> None:
+    import torch
+    from transformers import BertModel
+
+    from regard.bridge.load import load
+
+    (tmp_path / "lines.txt").write_text(TEXT, encoding="utf-8")
+    status, found = regard("inspect", str(folder), "--text", "lines.txt", cwd=tmp_path)
+    assert status == 0
+    loaded = load(str(folder), tmp_path / "lines.txt", rows=None, length=None)
+    batch: Any = loaded.batch
+    with torch.no_grad():
+        eager = BertModel.from_pretrained(folder, attn_implementation="eager").eval()(**batch, output_attentions=True)
+    wanted = [w[0, h, :, 0].mean().item() for w in eager.attentions for h in range(12)]
+    heads = found["heads"]
+    assert [(row["module"], row["head"]) for row in heads] == [
+        (f"encoder.layer.{layer}.attention.self", h) for layer in range(6) for h in range(12)
+    ]
+    assert [row["mass"]["first"] for row in heads] == pytest.approx(wanted, abs=1e-5)
