@@ -25,6 +25,7 @@ GOALS = {
     "decode": Counter(),
     "entmax": Counter({"≥ 50": 1, "≥ 40": 1, "≥ 10": 1, "≤ 1.1": 1}),
     "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
+    "heads": Counter(),
     "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
