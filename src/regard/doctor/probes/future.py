@@ -34,7 +34,7 @@ def future(subject: Subject) -> Iterator[Observation]:
     tight: list[Condition] = []
     for condition in conditions(subject, stream):
         try:
-            found = _leaks(subject, condition, _cuts(subject, condition, cuts, both_ways=len(leaks) == len(cuts)))
+            found = _leaks(subject, condition, _cuts(subject, condition, cuts, both_ways=len(leaks) >= len(cuts)))
         except CouldNotRun as why:
             yield Untested(NAME, f"{condition.name}: {why}")
             continue
