@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import regard
 from regard.doctor import Report
+from regard.doctor.probes import PROBES
 
 V, D, H = 41, 24, 3
 
@@ -158,13 +159,11 @@ def test_a_model_that_remembers_the_last_call_is_found() -> None:
 
 
 def test_a_probe_that_fails_is_untested_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.doctor import check as checking
-
     def broken(subject: Any) -> Any:
         raise TypeError("no such thing")
         yield
 
-    monkeypatch.setattr(checking, "PROBES", (broken, *checking.PROBES[:2]))
+    monkeypatch.setattr("regard.doctor.check.PROBES", (broken, *PROBES[:2]))
     report = regard.check(Decoder(), batch(), causal=True)
     (why,) = [one.why for one in report.untested if one.probe == "broken"]
     assert "a fault in regard: TypeError: no such thing" in why
