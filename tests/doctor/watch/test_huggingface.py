@@ -135,6 +135,8 @@ def test_generating_with_a_cache_is_seen_step_by_step(implementation: str, cache
     heads = seen.compute()
     assert [head.head for head in heads] == [0, 1, 2, 3] * 2
     assert {head.calls for head in heads} == {4}
+    if cache == "dynamic":  # 12 + 9 + 5 tokens, then three steps of three rows
+        assert {head.rows for head in heads} == {26 + 9}
     assert [found for found in seen.findings() if found.severity != "note"] == []
 
 

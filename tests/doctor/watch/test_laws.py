@@ -79,6 +79,22 @@ def test_grouped_keys_and_a_cache_stand_at_the_end() -> None:
     check(seen.compute(), models.wanted(q, k, allowed), "")
 
 
+@pytest.mark.parametrize(("start", "diagonal"), [(True, 0), (False, 8)])
+def test_the_triangle_hangs_where_the_call_hangs_it(start: bool, diagonal: int) -> None:
+    from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+    q, k, v = torch.randn(B, 2, 3, 5), torch.randn(B, 2, 11, 5), torch.randn(B, 2, 11, 5)
+    allowed = torch.ones(3, 11, dtype=torch.bool).tril(diagonal)[None, None]
+    bias = (causal_upper_left if start else causal_lower_right)(3, 11)
+    with regard.watch(None) as seen:
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    check(seen.compute(), models.wanted(q, k, allowed), "")
+    if start:
+        with regard.watch(None) as seen:
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        check(seen.compute(), models.wanted(q, k, allowed), "")
+
+
 def test_multi_head_attention_on_both_its_paths() -> None:
     layer = nn.MultiheadAttention(W, H, batch_first=True).eval()
     x = torch.randn(B, L, W)
