@@ -11,20 +11,28 @@ import pytest
 
 HEAVY = ["matplotlib", "numba", "sentencepiece", "transformers", "triton"]
 
+ROOMS = ["check", "use", "watch"]  # verbs of other people's models; who only reads does not pay for them
+
 PROBE = f"""
-import json, sys, time
+import gc, json, sys, time
 import torch
+gc.freeze()  # a collection of torch's own objects falls on whoever imports next, and takes longer than all of regard
 before = set(sys.modules)
-start = time.perf_counter()
+
+def seconds_of(names):
+    start = time.process_time()  # of this process alone: what else the machine does is not ours
+    import regard
+    for name in names or [name for name in regard.__all__ if name not in {ROOMS!r}]:
+        getattr(regard, name)
+    return time.process_time() - start
+
+seconds = [seconds_of([])] + [seconds_of([name]) for name in {ROOMS!r}]
 import regard
-for name in regard.__all__:
-    getattr(regard, name)
-seconds = time.perf_counter() - start
 loaded = set(sys.modules) - before
 visible = [name for name in dir(regard) if not name.startswith("_")]
 kind = type(sys)
 print(json.dumps({{
-    "seconds": seconds,
+    "seconds": seconds,  # of the core, then of each room behind it
     "heavy": [name for name in {HEAVY!r} if name in loaded],
     "all": list(regard.__all__),
     "objects": [name for name in visible if not isinstance(getattr(regard, name), kind)],
@@ -46,7 +54,9 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_import_adds_under_a_tenth_of_a_second_to_torch() -> None:
-    assert min(probe()["seconds"] for _ in range(3)) < 0.1
+    core, *rooms = (min(times) for times in zip(*(probe()["seconds"] for _ in range(3)), strict=True))
+    assert core < 0.1
+    assert all(seconds < 0.1 for seconds in rooms)
 
 
 def test_all_is_sorted_and_is_what_is_visible() -> None:
