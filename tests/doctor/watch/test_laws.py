@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.doctor.watch import Head, Heads
+from regard.doctor.watch import Head, Heads, measure
 from tests.doctor.watch import models
 from tests.doctor.watch.models import WAYS, B, H, L, Stack, W, causal
 
@@ -24,8 +24,11 @@ def check(heads: Heads, wanted: dict[str, Tensor], module: str) -> None:
             assert value(head, name) == pytest.approx(float(expected[head.head]), abs=2e-5), (module, head.head, name)
 
 
+@pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_statistics_are_those_of_float64_weights(way: str) -> None:
+def test_statistics_are_those_of_float64_weights(way: str, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not small:  # as a call of millions of weights is measured
+        monkeypatch.setattr(measure, "SMALL", 0)
     model = Stack(WAYS[way]).eval()
     x = torch.randn(B, L, W)
     with torch.no_grad(), regard.watch(model) as seen:

@@ -156,7 +156,7 @@ class Heads(Sequence[Head]):
             table.add_row(_short(module, common, room), *numbers)
         yield table
         if len(worst) > SHOWN:
-            yield Text(f"and {len(worst) - SHOWN} more: to_dict() has all of them")
+            yield Text(f"and {len(worst) - SHOWN} more heads")
         yield Text("entropy by head, ▁ one key to █ everywhere alike:")
         width = max(len(name) for name in self.sparklines())
         for module, line in self.sparklines().items():

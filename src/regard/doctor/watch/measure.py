@@ -21,7 +21,9 @@ from regard.reading import Reading
 
 NAMES = ("entropy", "peak", "distance", "spread")
 #: Rows of weights that heads are compared by, at most, and the weights held for it at once.
-ROWS, CELLS = 64, 1 << 22
+ROWS, CELLS = 64, 1 << 20
+#: Weights that are looked at all at once on a CPU: kernels for more would first have to be compiled.
+SMALL = 1 << 22
 
 
 class Measured(NamedTuple):
@@ -39,7 +41,9 @@ class Measured(NamedTuple):
 
 
 def engine_for(call: Call) -> str:
-    return "tiled" if call.q.device.type == "cpu" else "auto"
+    if call.q.device.type != "cpu":
+        return "auto"
+    return "reference" if math.prod(call.shape) <= SMALL else "tiled"
 
 
 def measured(call: Call, groups: dict[str, Tensor], counts: Tensor | None, reading: Reading | None = None) -> Measured:
