@@ -71,10 +71,10 @@ class Inputs:
         dtype = given.dtype if isinstance(given, Tensor) else torch.bool if stream.hides else torch.long
         return self.with_values(**{stream.mask: (~real if stream.hides else real).to(dtype)})
 
-    def with_positions(self, stream: Stream, real: Tensor) -> Inputs:
-        """Positions that are counted from the first real token of each row."""
+    def with_positions(self, stream: Stream, real: Tensor, first: int = 0) -> Inputs:
+        """Positions that are counted from the first real token of each row, which stands at ``first``."""
         assert stream.positions is not None
-        return self.with_values(**{stream.positions: (real.long().cumsum(-1) - 1).clamp(min=0)})
+        return self.with_values(**{stream.positions: (real.long().cumsum(-1) - 1).clamp(min=0) + first})
 
     def rows(self, index: Sequence[int] | Tensor) -> Inputs:
         """These rows of the batch, in this order, repeats allowed."""

@@ -256,9 +256,8 @@ class Subject:
         config = getattr(self.model, "config", None)
         size = _vocabulary(self.model, int(tokens.max()))
         ids = torch.arange(size) if size else tokens.unique().cpu()
-        special = {getattr(config, f"{name}_token_id", None) for name in _SPECIAL} | {self.pad}
-        for one in [one for one in special if isinstance(one, int)]:
-            ids = ids[ids != one]
+        for one in {self.pad, *(i for name in _SPECIAL for i in token_ids(config, name))}:
+            ids = ids[ids != one] if one is not None else ids
         if len(ids) < 2:
             raise CouldNotRun("too few different ids are known to change a token; give a batch with more of them")
         return ids
@@ -350,4 +349,16 @@ def _with_target(model: nn.Module, inputs: Inputs, values: Mapping[str, Any], to
     if isinstance(labels, Tensor) and made is not None:
         return inputs.with_values(decoder_input_ids=made(labels))
     source: Tensor = inputs.values[tokens]
-    return inputs.with_values(decoder_input_ids=source.flip(1)[:, : max(2, source.shape[1] - 3)])
+    mask = inputs.values.get("attention_mask")
+    count = mask.bool().sum(-1) if isinstance(mask, Tensor) and mask.dim() == 2 else source.new_tensor(source.shape[1])
+    place = torch.arange(max(2, source.shape[1] - 3), device=source.device)
+    # Real tokens only, round and round: a pad in the middle of a text is not one.
+    first = mask.long().argmax(-1) if isinstance(mask, Tensor) and mask.dim() == 2 else source.new_tensor(0)
+    at = (first.unsqueeze(-1) + (place * 5 + 1) % count.clamp(min=1).unsqueeze(-1)).expand(source.shape[0], -1)
+    return inputs.with_values(decoder_input_ids=source.gather(1, at))
+
+
+def token_ids(config: Any, name: str) -> list[int]:
+    """The ids that a configuration gives a special token: none, one, or a list of them."""
+    found = getattr(config, f"{name}_token_id", None)
+    return [one for one in (found if isinstance(found, list | tuple) else [found]) if isinstance(one, int)]

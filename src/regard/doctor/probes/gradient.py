@@ -17,6 +17,11 @@ from regard.doctor.subject import CouldNotRun, Subject
 
 NAME = "gradient"
 _VALUE = re.compile(r"(^|[._])(v|value|v_proj|value_proj|wv|w_v|v_lin|to_v)(\.weight)?$", re.IGNORECASE)
+_PROJECTION = re.compile(
+    r"(^|[._])(q|k|v|o|qkv|query|key|value|out|dense|in|kv|c_attn|c_proj|attn|to_q|to_k|to_v|to_out|w[qkvo]|"
+    r"query_key_value)(_?(proj|projection|lin|linear|layer|weight))*(\.\d+)?(\.weight)?$",
+    re.IGNORECASE,
+)
 _HEADS = (
     "num_key_value_heads",
     "num_kv_heads",
@@ -107,12 +112,24 @@ def _unused(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[O
         never = [n for n in idle if n not in cut]
         if never:
             message = f"no output depends on {', '.join(never)}: never used"
-            yield Finding("API001", message, place.module, place.source, {"parameters": len(never)})
+            # A part that is idle as a whole may wait for longer texts, or for tokens that are not here.
+            severity = "note" if all(_waits(subject.model, path, n, gradients) for n in never) else ""
+            evidence = {"parameters": len(never)}
+            yield Finding("API001", message, place.module, place.source, evidence, severity)  # type: ignore[arg-type]
         if cut:
             message = (
                 f"outputs depend on {', '.join(cut)}, and no gradient reaches it: it was cut off (detach, no_grad)"
             )
             yield Finding("HED004", message, place.module, place.source, {"parameters": len(cut)})
+
+
+def _waits(model: nn.Module, path: str, parameter: str, gradients: dict[str, Tensor | None]) -> bool:
+    """Whether the parameter belongs to a part of the module that holds several, none of which is used."""
+    part = parameter.removeprefix(f"{path}.").partition(".")[0]
+    inside = f"{path}.{part}"
+    if f"{inside}." not in parameter or not any(model.get_submodule(inside).children()):
+        return False
+    return all(g is None for name, g in gradients.items() if name.startswith(f"{inside}."))
 
 
 def _moves(subject: Subject, name: str) -> bool:
@@ -147,7 +164,8 @@ def _heads(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Ob
         if said:
             dead += 1
             place = place_of(subject.model, path)
-            yield Finding("HED004", said, place.module, place.source, {"parameter": name})
+            severity = "" if _PROJECTION.search(name) else "note"  # another part may wait for its case
+            yield Finding("HED004", said, place.module, place.source, {"parameter": name}, severity)  # type: ignore[arg-type]
     if not dead:
         yield Passed(NAME, "a gradient reaches every projection of attention")
 

@@ -14,7 +14,7 @@ from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs, Stream
 from regard.doctor.locate import Kept, Place, locate
 from regard.doctor.probes.conditions import AS_GIVEN, Condition, ways
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.subject import CouldNotRun, Subject, token_ids
 
 NAME = "padding"
 _ROWS, _PADS = 3, 5
@@ -30,6 +30,7 @@ class Padded:
     alone: Inputs
     pads: int = _PADS
     positions: bool = False
+    first: int = 0  # the position of the first real token
     asked: Condition = AS_GIVEN
 
     @property
@@ -47,7 +48,7 @@ class Padded:
         edge = self.subject.pads(tokens, shape) if content is None else content
         out = self.alone.padded(self.stream, self.pads * self.left, self.pads * (not self.left), edge)
         if self.positions:
-            out = out.with_positions(self.stream, self.real(out))
+            out = out.with_positions(self.stream, self.real(out), self.first)
         return out
 
     def noise_content(self) -> Tensor:
@@ -168,8 +169,11 @@ def _left(case: Padded) -> Iterator[Observation]:
     if case.stream.positions is None:
         yield Finding("POS002", f"{said}; no argument for positions is known", *where, evidence)
         return
-    repaired = given.compare(case.alone, given.inputs())
     name = case.stream.positions
+    # Some models count from the place behind the pad id, as their embeddings were laid out.
+    offsets = (0,) if case.subject.pad is None else (0, case.subject.pad + 1)
+    tried = [replace(given, first=first) for first in offsets]
+    repaired = min((one.compare(case.alone, one.inputs()) for one in tried), key=lambda found: found.change)
     if not repaired.real:
         yield Finding(
             "POS001", f"{said} with the mask alone, and not at all with {name} counted from it", *where, evidence
@@ -208,10 +212,16 @@ def _content(case: Padded) -> Generator[Observation, None, bool]:
         return False
     place = case.where(one, other)
     evidence = {**found.evidence(), "side": case.side}
+    if "position" in place.module.lower():
+        message = (
+            f"positions are counted from the pad id, so pads of other content on the {case.side}{case.of} shift them"
+        )
+        yield Finding("POS002", message, place.module, place.source, evidence)
+        return True
     what = f"changing hidden tokens on the {case.side}{case.of}{case.asked.said()}"
     said = f"{what} moves the output at {found.place} {found.said()}"
     own = _own_kind(case, one)
-    if own is not None and not own.real:
+    if own is not None and not own.real and _heals(case, one, other):
         message = f"{said}, and changing a real token moves no other output ({own.said()}): the mask is read inverted"
         yield Finding("MSK001", message, place.module, place.source, evidence)
         return True
@@ -227,6 +237,12 @@ def _content(case: Padded) -> Generator[Observation, None, bool]:
     code = "PAD004" if in_decoder else "PAD001"
     yield Finding(code, said, place.module, place.source, evidence)
     return True
+
+
+def _heals(case: Padded, one: Inputs, other: Inputs) -> bool:
+    """Whether the pads are not read any more once the mask is turned over."""
+    turned = (x.with_real(case.stream, ~x.real(case.stream)) for x in (one, other))
+    return not case.compare(*turned).real
 
 
 def _own_kind(case: Padded, inputs: Inputs) -> Effect | None:
@@ -282,7 +298,7 @@ def _wrong_mask(subject: Subject, stream: Stream) -> Iterator[Observation]:
     pad = tokens == subject.pad
     edge = pad.flip(1).long().cumprod(1).sum(1).maximum(pad.long().cumprod(1).sum(1))
     most = int(edge.max())
-    shared = subject.pad in (getattr(config, "eos_token_id", None), getattr(config, "bos_token_id", None))
+    shared = subject.pad in (*token_ids(config, "eos"), *token_ids(config, "bos"))
     if most > (1 if shared else 0) and bool(subject.batch.real(stream).all()):
         row = int(edge.argmax())
         yield Finding(
