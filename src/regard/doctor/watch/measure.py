@@ -103,9 +103,12 @@ def _at(c: Composition, r: Reading, back: int | None) -> Tensor:
         s = wide(c.score.scores.expand(B, H, L, S).gather(3, at.expand(B, H, L, 1)))
     else:
         form = c.score.as_dot(c.score.queries(wide(c.q), grid), c.score.keys(wide(c.k), grid))
-        k = form.k[:, :, at.flatten()]
-        grouped = form.q.unflatten(1, (k.shape[1], -1))  # (B, G, H/G, L, D)
-        s = form.scale * (grouped * k.unsqueeze(2)).sum(-1).flatten(1, 2).unsqueeze(-1)
+        grouped = form.q.unflatten(1, (form.k.shape[1], -1))  # (B, G, H/G, L, D)
+        if back is None:
+            product = (grouped @ form.k[:, :, None, :1].mT)[..., 0]
+        else:
+            product = (grouped * form.k[:, :, at.flatten()].unsqueeze(2)).sum(-1)
+        s = form.scale * product.flatten(1, 2).unsqueeze(-1)
         s = s if form.row is None else s + form.row
     assert isinstance(c.normalize, Softmax)
     allowed = there

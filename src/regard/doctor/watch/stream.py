@@ -52,32 +52,38 @@ class Stream:
         real = real.expand(B, H, L)
         number = ~m.lse.isnan()  # a row of NaN is told of, not averaged
         looks, chooses = real & number & (m.seen > 0), real & number & (m.seen > 1)
-        pairs = m.seen.double().sum(-1)  # (B, H)
-        found = {
-            "calls": torch.ones(H),
+        pairs = m.seen.sum(-1, dtype=torch.float64)  # (B, H)
+        # Stacked, because many small operations cost more than a few large ones.
+        flags = {
             "queries": real,
             "rows": looks,
             "choices": chooses,
             "empty": real & (m.seen == 0),
             "saturated": chooses & (m.evenness < SATURATED),
-            "evenness": torch.where(chooses, m.evenness, 0.0),
-            "peak": torch.where(looks, m.peak, 0.0),
-            "distance": torch.where(looks, m.distance, 0.0),
         }
-        for name, x in found.items():
-            self.state[name] += x.double().sum((0, 2)).cpu() if x.dim() == 3 else x.double()
+        sums = {"evenness": m.evenness, "peak": m.peak, "distance": m.distance, **m.mass}
+        counted = torch.stack(list(flags.values())).sum((1, 3)).double().cpu()
+        over = torch.stack([chooses if name == "evenness" else looks for name in sums])
+        summed = torch.where(over, torch.stack(list(sums.values())), 0.0).sum((1, 3), dtype=torch.float64).cpu()
+        for name, x in zip(flags, counted, strict=True):
+            self.state[name] += x
+        rows = counted[list(flags).index("rows")]
+        for name, x in zip(sums, summed, strict=True):
+            if name in m.mass:
+                both = torch.stack([x, rows])
+                self.mass[name] = self.mass[name] + both if name in self.mass else both
+            else:
+                self.state[name] += x
+        self.state["calls"] += 1
         self.state["pairs"] += pairs.sum(0).cpu()
         self.state["variance"] += (pairs * m.spread.double().square().nan_to_num(0.0)).sum(0).cpu()
         self.state["alike"] += m.alike
         self.state["compared"] += m.compared
-        top = torch.where(looks, m.lse.double() - m.seen.clamp(min=1).double().log(), -torch.inf)
+        top = torch.where(looks, m.lse - m.seen.clamp(min=1).to(m.lse.dtype).log(), -torch.inf)
         top = top.amax((0, 2)) if top.numel() else torch.full((H,), -torch.inf)
         self.state["top"] = torch.maximum(self.state["top"], top.double().cpu())
         if value is not None:
             self.state["value"] = torch.maximum(self.state["value"], value.double().cpu())
-        for name, x in m.mass.items():
-            sums = torch.stack([torch.where(looks, x, 0.0).double().sum((0, 2)), looks.double().sum((0, 2))]).cpu()
-            self.mass[name] = self.mass[name] + sums if name in self.mass else sums
 
     def merge(self, other: Stream) -> None:
         if other.heads != self.heads:
