@@ -101,7 +101,7 @@ def heads_merged_by_a_view(sick: bool) -> nn.Module:
     return transformer(Config(), Reshaped if sick else Attention)
 
 
-@case("AXS004", "layers.0.attention", batch=lambda sick: whole(2, 23), also="CAU002", causal=False)
+@case("AXS004", "layers.0.attention", batch=whole(), also="CAU002", causal=False)
 def tokens_in_the_place_of_heads(sick: bool) -> nn.Module:
     """``scaled_dot_product_attention`` got (B, L, H, D): each token attends over its own four heads, and to no token.
 
@@ -116,7 +116,7 @@ def tokens_in_the_place_of_heads(sick: bool) -> nn.Module:
     return transformer(READER, Swapped if sick else Fused, healthy=Fused, at=0)
 
 
-@case("AXS004", "layers.1.attention", batch=lambda sick: whole(2, 23), also="CAU002", causal=False)
+@case("AXS004", "layers.1.attention", batch=whole(), also="CAU002", causal=False)
 def a_product_over_the_heads(sick: bool) -> nn.Module:
     """An einsum whose letters sum tokens' own heads: ``blhd,blgd->blhg``. Every shape fits, no text is read.
 

@@ -15,7 +15,7 @@ from tests.clinic.transformer import Attention, Config, Layer, Transformer, View
 READER = Config(causal=False)
 
 
-@case("BAT001", "layers.1.attention", batch=lambda sick: padded(29, 17), also="PAD001 PAD002 MSK004", causal=False)
+@case("BAT001", "layers.1.attention", batch=padded(29, 13), also="PAD001 PAD002 MSK004", causal=False)
 def a_mask_whose_batch_lies_on_the_key_heads(sick: bool) -> nn.Module:
     """Scores become (B, G, H/G, L, S) and the mask stays (B, 1, L, S), so its batch axis meets the key heads. With
     any other batch size this is an error; with as many rows as key heads it runs.
@@ -62,7 +62,7 @@ def a_mask_repeated_in_the_wrong_order(sick: bool) -> nn.Module:
     "BAT001",
     "encoder.layers.0.self_attn",
     also="AXS004 PAD001 PAD002 CAU002",
-    batch=lambda sick: whole(3, 23),
+    batch=whole(3, 23),
     causal=False,
 )
 def batch_first_forgotten(sick: bool) -> nn.Module:
@@ -81,7 +81,7 @@ def batch_first_forgotten(sick: bool) -> nn.Module:
     return Patient.seeded()
 
 
-@case("BAT001", "layers.0", batch=lambda sick: whole(3, 23), also="CAU001", causal=False)
+@case("BAT001", "layers.0", batch=whole(3, 23), also="CAU001", causal=False)
 def statistics_of_the_batch(sick: bool) -> nn.Module:
     """A normalisation that takes its mean and variance over the rows of the batch, in eval mode too."""
 
@@ -110,7 +110,7 @@ def eight_bits_with_one_scale_for_all(sick: bool) -> nn.Module:
     return transformer(READER, Rounded)
 
 
-@case("BAT001", "layers.0.attention", also="PAD001 PAD002 AXS003 CAU001", batch=lambda sick: whole(4, 23), causal=False)
+@case("BAT001", "layers.0.attention", also="PAD001 PAD002 AXS003 CAU001", batch=whole(4, 23), causal=False)
 def heads_folded_across_rows(sick: bool) -> nn.Module:
     """Heads are folded into the batch by a ``view`` and taken out in the other order: a row gets its neighbours' heads.
 

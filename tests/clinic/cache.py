@@ -90,7 +90,7 @@ def a_rolling_cache_one_key_short(sick: bool) -> nn.Module:
     return transformer(Config(sliding_window=7), model=Patient)
 
 
-@case("CCH001", "layers.0.attention", also=ALONG, batch=lambda sick: whole(2, 31), causal=True)
+@case("CCH001", "layers.0.attention", also=ALONG, batch=whole(2, 31), causal=True)
 def kept_rows_taken_for_the_position(sick: bool) -> nn.Module:
     """A cache that throws away old keys reports how many it keeps, and that is taken for the position: from the
     first eviction on, every new token is turned by the same angle.
@@ -118,12 +118,14 @@ class Buffer(Memory):
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.k is None or self.v is None:
-            room = (*k.shape[:2], self.capacity, k.shape[3])
-            self.k, self.v = k.new_zeros(room), v.new_zeros(room)
+            self.k, self.v = self.fresh(k), self.fresh(v)
         new = slice(self.seen, self.seen + k.shape[2])
         self.k[:, :, new], self.v[:, :, new] = k, v
         self.seen += k.shape[2]
         return self.readable(self.k), self.readable(self.v), torch.arange(self.readable(self.k).shape[2])
+
+    def fresh(self, like: Tensor) -> Tensor:
+        return like.new_zeros(*like.shape[:2], self.capacity, like.shape[3])
 
     def readable(self, x: Tensor) -> Tensor:
         return x[:, :, : self.seen]
@@ -132,7 +134,14 @@ class Buffer(Memory):
         self.seen = min(self.seen, length)
 
 
-@case("CCH001", "layers.0.attention", also=ALONG, batch=lambda sick: whole(2, 29), causal=True)
+def with_room(view: View) -> View:
+    """A mask covers the text, not the capacity: what is beyond is no token."""
+    if view.real is None:
+        return view
+    return replace(view, real=F.pad(view.real, (0, Buffer.capacity - view.real.shape[1])))
+
+
+@case("CCH001", "layers.0.attention", also=ALONG, batch=whole(2, 29), causal=True)
 def slots_nobody_wrote(sick: bool) -> nn.Module:
     """The cache has more room than the text needs, a single query "sees all keys", and so it reads the zeros of the
     empty slots. The result depends on the capacity.
@@ -155,12 +164,33 @@ def slots_nobody_wrote(sick: bool) -> nn.Module:
             return Cache([Spacious() if sick else Buffer() for _ in self.layers])
 
         def view(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, past: int) -> View:
-            view = super().view(ids, mask, positions, past)
-            if view.real is not None:  # a mask covers the text, not the capacity
-                view = replace(view, real=F.pad(view.real, (0, Buffer.capacity - view.real.shape[1])))
-            return view
+            return with_room(super().view(ids, mask, positions, past))
 
     return transformer(Config(), Single, healthy=Single, model=Patient)
+
+
+@case("CCH001", "layers.0.attention", also=ALONG + " NUM001", batch=whole(2, 29), causal=True)
+def slots_that_hold_no_number(sick: bool) -> nn.Module:
+    """The empty slots are hidden, and rightly; but nobody cleared them, and a weight of 0 times NaN is NaN.
+
+    pytorch/pytorch#101967, and the uninitialised slots of huggingface/transformers PR#45940.
+    """
+
+    class Uncleared(Buffer):
+        def fresh(self, like: Tensor) -> Tensor:
+            return torch.full_like(super().fresh(like), float("nan")) if sick else super().fresh(like)
+
+        def readable(self, x: Tensor) -> Tensor:
+            return x
+
+    class Patient(Decoder):
+        def cache(self) -> Cache:
+            return Cache([Uncleared() for _ in self.layers])
+
+        def view(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, past: int) -> View:
+            return with_room(super().view(ids, mask, positions, past))
+
+    return transformer(model=Patient)
 
 
 @case("CCH002", "layers.1.attention", also="CCH003 CCH004 CCH005", causal=True)
@@ -201,7 +231,7 @@ def a_chunk_that_loses_its_oldest_keys(sick: bool) -> nn.Module:
     return transformer(Config(sliding_window=7), model=Patient)
 
 
-@case("CCH003", "layers.0.attention", causal=True, batch=lambda sick: padded(23, 13, 19, left=True))
+@case("CCH003", "layers.0.attention", causal=True, batch=padded(23, 13, 19, left=True))
 def one_position_for_all_rows(sick: bool) -> nn.Module:
     """The first pass counts positions per row; a step takes the length of the cache for every row, pads counted.
 

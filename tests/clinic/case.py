@@ -34,17 +34,21 @@ def case(
     code: str,
     module: str,
     *,
-    batch: Callable[[bool], Batch] | None = None,
+    batch: Batch | Callable[[bool], Batch] | None = None,
     also: str = "",
     **options: Any,
 ) -> Callable[[Callable[[bool], nn.Module]], Case]:
-    """Make a case of a function that builds the model; its docstring tells the fault and who met it."""
+    """Make a case of a function that builds the model; its docstring tells the fault and who met it.
+
+    ``batch`` is the same for both twins unless it is a function of which is meant.
+    """
 
     def wrap(build: Callable[[bool], nn.Module]) -> Case:
         name = build.__name__.replace("_", " ")
         story = inspect.cleandoc(build.__doc__ or "")
-        given = batch or (lambda sick: padded())
-        return Case(name, story, build, given, code, module, frozenset(also.split()), options)
+        given = padded() if batch is None else batch
+        of = given if callable(given) else lambda sick: given
+        return Case(name, story, build, of, code, module, frozenset(also.split()), options)
 
     return wrap
 
@@ -56,8 +60,8 @@ def text(rows: int = 3, length: int = 29, vocabulary: int = 61, seed: int = 7) -
 
 
 def padded(*lengths: int, left: bool = False, vocabulary: int = 61, pad: int = 0) -> Batch:
-    """Rows of these lengths (29, 17 and 23 by default) in one batch, padded on the right, or on the left."""
-    lengths = lengths or (29, 17, 23)
+    """Rows of these lengths (29, 13 and 19 by default) in one batch, padded on the right, or on the left."""
+    lengths = lengths or (29, 13, 19)
     place = torch.arange(max(lengths)).expand(len(lengths), -1)
     real = place < torch.tensor(lengths)[:, None]
     if left:
@@ -66,6 +70,6 @@ def padded(*lengths: int, left: bool = False, vocabulary: int = 61, pad: int = 0
     return {"input_ids": ids.where(real, torch.tensor(pad)), "attention_mask": real.long()}
 
 
-def whole(rows: int = 3, length: int = 29, vocabulary: int = 61) -> Batch:
+def whole(rows: int = 2, length: int = 23, vocabulary: int = 61) -> Batch:
     """A batch without padding, and without a mask."""
     return {"input_ids": text(rows, length, vocabulary)}

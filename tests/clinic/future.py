@@ -14,7 +14,7 @@ from tests.clinic.pytorch import Speaker
 from tests.clinic.transformer import Attention, Config, Fused, Layer, Plain, View, transformer
 
 
-@case("CAU001", "layers.1.attention", batch=lambda sick: whole(), also="CCH001", causal=True)
+@case("CAU001", "layers.1.attention", batch=whole(), also="CCH001", causal=True)
 def a_triangle_only_beside_a_mask(sick: bool) -> nn.Module:
     """The triangle is merged into the caller's mask, and nobody merges it when there is none.
 
@@ -28,7 +28,7 @@ def a_triangle_only_beside_a_mask(sick: bool) -> nn.Module:
     return transformer(Config(), Merged if sick else Attention)
 
 
-@case("CAU001", "layers.0.attention", batch=lambda sick: whole(), also="CCH001", causal=True)
+@case("CAU001", "layers.0.attention", batch=whole(), also="CCH001", causal=True)
 def a_mask_in_place_of_the_triangle(sick: bool) -> nn.Module:
     """Without a mask the model is causal; any mask, all ones included, takes the triangle's place. Single prompts
     are fine and a batch scores 100 %.
@@ -100,7 +100,7 @@ class Blocks(Layer):
         return (blocks.cumsum(2) / counts).flatten(1, 2)[:, : x.shape[1]]
 
 
-@case("CAU001", "layers.0", batch=lambda sick: whole(2, 41), causal=True)
+@case("CAU001", "layers.0", batch=whole(2, 41), causal=True)
 def a_mean_over_whole_blocks(sick: bool) -> nn.Module:
     """No mask is wrong: the mean of each *complete* block of 16 is given back to its tokens, so token 15 reaches
     token 3. A last, incomplete block is left alone, and a short example shows nothing.
@@ -132,7 +132,7 @@ class Filtered(Layer):
         return super().forward(x + mixed, view, memory)
 
 
-@case("CAU001", "layers.0", batch=lambda sick: whole(2, 37), causal=True)
+@case("CAU001", "layers.0", batch=whole(2, 37), causal=True)
 def a_filter_that_comes_round(sick: bool) -> nn.Module:
     """A convolution by Fourier transform without room for its tail: the end of the row comes round to its start.
 
@@ -148,7 +148,7 @@ def a_filter_that_comes_round(sick: bool) -> nn.Module:
     return transformer(Config(), model=Patient)
 
 
-@case("CAU001", "layers.1.attention", batch=lambda sick: whole(2, 31), also="CCH001 POS005", causal=True)
+@case("CAU001", "layers.1.attention", batch=whole(2, 31), also="CCH001 POS005", causal=True)
 def a_triangle_drawn_once_in_four_rows(sick: bool) -> nn.Module:
     """Queries go four at a time, and the limit of the last of the four serves them all.
 
@@ -166,7 +166,7 @@ def a_triangle_drawn_once_in_four_rows(sick: bool) -> nn.Module:
     return transformer(Config(), Fours if sick else Attention)
 
 
-@case("CAU001", "encoder.layers.0.self_attn", batch=lambda sick: whole(), causal=True)
+@case("CAU001", "encoder.layers.0.self_attn", batch=whole(), causal=True)
 def a_triangle_one_to_the_right(sick: bool) -> nn.Module:
     """``triu(2)`` for ``triu(1)`` in ``nn.TransformerEncoder``: every token sees the next one, its own label.
 
@@ -180,7 +180,7 @@ def a_triangle_one_to_the_right(sick: bool) -> nn.Module:
     return Patient.seeded()
 
 
-@case("CAU002", "layers.0.attention", batch=lambda sick: whole(2, 29), causal=True, prefix=11)
+@case("CAU002", "layers.0.attention", batch=whole(2, 29), causal=True, prefix=11)
 def a_prefix_that_is_read_one_way(sick: bool) -> nn.Module:
     """The prefix is said to be read both ways; the triangle was drawn over all of it.
 
@@ -216,7 +216,7 @@ def causal_in_some_cases(sick: bool) -> nn.Module:
     "CAU004",
     "layers.1.attention",
     also="CCH001 CCH002 CCH003 CCH004 CCH005",
-    batch=lambda sick: whole(2, 23),
+    batch=whole(),
     causal=True,
 )
 def one_query_under_a_triangle_drawn_from_the_start(sick: bool) -> nn.Module:

@@ -8,19 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.clinic.case import Batch, case, whole
+from tests.clinic.case import case, whole
 from tests.clinic.pytorch import Speaker, Tagger
 from tests.clinic.transformer import Attention, Config, Fused, View, transformer
 
 READER = Config(causal=False)
-
-
-def long(sick: bool) -> Batch:
-    return whole()
-
-
-def short(sick: bool) -> Batch:
-    return whole(2, 23)
 
 
 @case("MSK001", "layers.1.attention", also="PAD001 PAD002 CAU002 MSK005 NUM001 PTH003", causal=False)
@@ -40,7 +32,7 @@ def hide_for_look(sick: bool) -> nn.Module:
 @case(
     "MSK001",
     "layers.0.attention",
-    batch=long,
+    batch=whole(),
     also="CAU001 CAU002 CCH001 PAD001 MSK005 PTH003",
     causal=True,
 )
@@ -73,7 +65,7 @@ def look_for_hide(sick: bool) -> nn.Module:
     return Patient.seeded()
 
 
-@case("MSK002", "layers.1.attention", also="CAU001 PAD001 MSK003 MSK004", causal=True)
+@case("MSK002", "layers.1.attention", also="CAU001 CCH001 PAD001 MSK003 MSK004 PTH003", causal=True)
 def ones_and_noughts_added(sick: bool) -> nn.Module:
     """A float mask of 1 and 0 is *added* to the scores, so the first token of five leaves 0.595 of its weight on the
     future.
@@ -88,7 +80,7 @@ def ones_and_noughts_added(sick: bool) -> nn.Module:
     return transformer(Config(), Numbers, healthy=Fused)
 
 
-@case("MSK002", "encoder.layers.0.self_attn", batch=long, also="CAU001 MSK003 MSK004 NUM001 PTH003", causal=True)
+@case("MSK002", "encoder.layers.0.self_attn", batch=whole(), also="CAU001 MSK003 MSK004 NUM001 PTH003", causal=True)
 def a_lower_triangle_added(sick: bool) -> nn.Module:
     """``tril`` as floats in ``nn.TransformerEncoder``: allowed pairs get one more, forbidden ones nothing less.
 
@@ -163,7 +155,7 @@ def minus_infinity_with_the_sign_lost(sick: bool) -> nn.Module:
     return transformer(READER, Tiny, at=0)
 
 
-@case("MSK005", "layers.0.attention", batch=short, also="NUM001 PTH003", causal=True)
+@case("MSK005", "layers.0.attention", batch=whole(), also="NUM001 PTH003", causal=True)
 def a_first_token_with_nothing_to_see(sick: bool) -> nn.Module:
     """The triangle leaves out the diagonal, so the first token of every text has no key, and reads 0 without a word.
 
@@ -180,7 +172,7 @@ def a_first_token_with_nothing_to_see(sick: bool) -> nn.Module:
 @case(
     "MSK003",
     "layers.1.attention",
-    batch=short,
+    batch=whole(),
     also="CAU001 CCH001 PAD001 MSK004 MSK005",
     causal=True,
 )

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from tests.clinic.case import case, padded, whole
+from tests.clinic.pytorch import HEADS, VOCABULARY, WIDTH, Seeded
 from tests.clinic.transformer import Attention, Config, View, transformer
 
 
 @case(
     "NUM001",
     "layers.0.attention",
-    batch=lambda sick: padded(23, 13, 19, left=True),
+    batch=padded(23, 13, 19, left=True),
     also="NUM003 MSK005 PAD001 PAD002 BAT001 CCH003",
     causal=True,
 )
@@ -33,7 +34,7 @@ def a_row_with_nothing_to_see(sick: bool) -> nn.Module:
     return transformer(Config(), Alone if sick else Attention, at=0)
 
 
-@case("NUM002", "layers.0.attention", batch=lambda sick: whole(2, 307), causal=True, cache=None)
+@case("NUM002", "layers.0.attention", batch=whole(2, 271), causal=True, cache=None)
 def positions_rounded_to_the_models_format(sick: bool) -> nn.Module:
     """Positions take the dtype of the model before they are multiplied: in bfloat16, 257 is 256 and 307 is 308.
 
@@ -47,7 +48,7 @@ def positions_rounded_to_the_models_format(sick: bool) -> nn.Module:
     return transformer(Config(), Rounded, healthy=Rounded)
 
 
-@case("NUM002", "layers.1.attention", batch=lambda sick: whole(2, 23), also="NUM001 NUM003 SCL003", causal=True)
+@case("NUM002", "layers.1.attention", batch=whole(), also="NUM001 NUM003 SCL003", causal=True)
 def a_norm_that_overflows_in_half(sick: bool) -> nn.Module:
     """Queries and keys are normalised, and the sum of their squares is taken in float16, which ends at 65,504.
 
@@ -65,7 +66,7 @@ def a_norm_that_overflows_in_half(sick: bool) -> nn.Module:
     return transformer(Config(), Normed)
 
 
-@case("NUM003", "layers.1.attention", batch=lambda sick: padded(23, 13, 19, left=True), also="MSK005", causal=True)
+@case("NUM003", "layers.1.attention", batch=padded(23, 13, 19, left=True), also="MSK005", causal=True)
 def a_nan_swept_under_the_carpet(sick: bool) -> nn.Module:
     """``nan_to_num`` after the softmax makes the forward pass look well. Backwards the NaN is still there, and takes
     every projection of the layer with it.
@@ -87,7 +88,31 @@ def a_nan_swept_under_the_carpet(sick: bool) -> nn.Module:
     return transformer(Config(), Swept)
 
 
-@case("NUM003", "layers.0.attention", batch=lambda sick: whole(2, 19), causal=True)
+@case("NUM003", "attention", also="NUM001 PTH003", causal=False)
+def an_empty_row_with_weights_asked_for(sick: bool) -> nn.Module:
+    """``nn.MultiheadAttention`` with ``need_weights=True``, its default: one text that is all padding, though no loss
+    counts it, makes every gradient NaN. Without weights the fused kernel reads 0 there, and all is well.
+
+    pytorch/pytorch#41508 (open since 2020), pytorch/pytorch#152028, pytorch/pytorch#160064.
+    """
+
+    class Weighing(Seeded):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+            self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+            self.head = nn.Linear(WIDTH, 7)
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            x = self.embedding(input_ids)
+            read, _ = self.attention(x, x, x, key_padding_mask=attention_mask == 0, need_weights=sick)
+            tags: Tensor = self.head(x + read)
+            return tags
+
+    return Weighing.seeded()
+
+
+@case("NUM003", "layers.0.attention", batch=whole(2, 19), causal=True)
 def the_root_of_a_distance_of_nought(sick: bool) -> nn.Module:
     """Scores are distances of queries to keys of the same projection. A token's distance to itself is 0, where a
     square root has no derivative.

@@ -23,7 +23,7 @@ def a_bias_the_fused_path_leaves_out(sick: bool) -> nn.Module:
     return transformer(Config(positions="alibi"), Unbiased, healthy=Fused)
 
 
-@case("PTH003", "layers.0.attention", batch=lambda sick: whole(2, 29), causal=True)
+@case("PTH003", "layers.0.attention", batch=whole(2, 29), causal=True)
 def another_scale_without_gradients(sick: bool) -> nn.Module:
     """The fast path of inference has its own scale, by the width of the model for that of a head.
 

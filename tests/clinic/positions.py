@@ -10,7 +10,7 @@ from tests.clinic.transformer import Attention, Config, Transformer, View, trans
 SET = Config(causal=False, positions="none")
 
 
-@case("POS003", "", batch=lambda sick: whole(2, 19), causal=False, sets=True)
+@case("POS003", "", batch=whole(2, 19), causal=False, sets=True)
 def a_set_with_an_order(sick: bool) -> nn.Module:
     """A model said to read a set still adds positions to its members."""
 
@@ -27,7 +27,7 @@ def a_set_with_an_order(sick: bool) -> nn.Module:
 @case(
     "POS003",
     "layers.0.attention",
-    batch=lambda sick: whole(2, 19),
+    batch=whole(2, 19),
     also="AXS003 PAD001 PAD002",
     causal=False,
     sets=True,
@@ -45,7 +45,7 @@ def a_set_whose_heads_mix_its_members(sick: bool) -> nn.Module:
     return transformer(SET, Mixed if sick else Attention, at=0)
 
 
-@case("POS004", "layers.0.attention", batch=lambda sick: whole(2, 31), causal=True)
+@case("POS004", "layers.0.attention", batch=whole(2, 31), causal=True)
 def a_window_of_one_key_more(sick: bool) -> nn.Module:
     """A window of 7 keys handed to a kernel that counts neighbours on the left: 7, and the token itself.
 
@@ -59,7 +59,7 @@ def a_window_of_one_key_more(sick: bool) -> nn.Module:
     return transformer(Config(sliding_window=7), Neighbours if sick else Attention, at=0)
 
 
-@case("POS004", "layers.1.attention", batch=lambda sick: whole(2, 31), causal=True)
+@case("POS004", "layers.1.attention", batch=whole(2, 31), causal=True)
 def a_window_of_one_key_less(sick: bool) -> nn.Module:
     """The same slip the other way: a left extent of 7 − 1, taken for 7 − 1 keys.
 

@@ -71,7 +71,7 @@ def the_width_for_its_root(sick: bool) -> nn.Module:
     return transformer(WIDE, Width if sick else Attention, at=0)
 
 
-@case("SCL002", "layers.1.attention", batch=lambda sick: whole(2, 11), causal=True)
+@case("SCL002", "layers.1.attention", batch=whole(2, 11), causal=True)
 def flexed_and_scaled_before(sick: bool) -> nn.Module:
     """``flex_attention`` scales by 1/√D like its sister; the queries came scaled from older code.
 
@@ -90,7 +90,7 @@ def flexed_and_scaled_before(sick: bool) -> nn.Module:
     return transformer(WIDE, Flexed, model=Plain)
 
 
-@case("SCL003", "layers.1.attention", batch=lambda sick: whole(2, 19), also="NUM001 NUM002 HED004", causal=True)
+@case("SCL003", "layers.1.attention", batch=whole(2, 19), also="NUM001 NUM002 HED004", causal=True)
 def queries_and_keys_that_have_grown(sick: bool) -> nn.Module:
     """The norms of queries and keys have grown for weeks, and a product of theirs nears 65,504, where float16 ends.
     The twin normalises both.
