@@ -142,4 +142,17 @@ STOCK = {
         True,
         faults=frozenset({("NUM001", "encoder.block.0.layer.0.LocalSelfAttention")}),
     ),
+    # Rows in another order: the cache moves the keys and values of its full layers, and not the states of linear ones.
+    "MiniMax, linear and full layers": Stock(
+        "MiniMax",
+        "ForCausalLM",
+        {
+            **GROUPED,
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "layer_types": ["full_attention", "linear_attention"],
+        },
+        True,
+        faults=frozenset({("CCH005", "model.layers.1.self_attn")}),
+    ),
 }

@@ -98,7 +98,8 @@ def _left_padding(stepper: Stepper, inputs: Inputs, L: int) -> Iterator[Observat
     model takes them, and left to the model where one pass gives the same without them."""
     subject, stream = stepper.subject, stepper.subject.stream
     B = inputs.shape(stream)[0]
-    count = torch.arange(B) * (max(3, L // 2) - 2) // max(1, B - 1)
+    prefix = _sizes(L)[0][0]
+    count = torch.arange(B) * (prefix - 1) // max(1, B - 1)  # a row's prefix holds a token at least
     real = (torch.arange(L) >= count[:, None]).to(inputs.tokens(stream).device)
     padded = subject.masked(inputs, stream).with_real(stream, real)
     padded = padded.changed(stream, ~real, subject.pads(inputs.tokens(stream), (B, L)))
