@@ -9,13 +9,14 @@ from typing import Any
 from torch import nn
 
 from regard.doctor.finding import Fact, Finding, Observation, Untested
+from regard.doctor.held import quiet
 from regard.doctor.locate import source_of
 from regard.doctor.probes import PROBES, Probe
 from regard.doctor.probes.determinism import determinism
 from regard.doctor.probes.finite import finite
 from regard.doctor.probes.inside import inside
 from regard.doctor.report import Report
-from regard.doctor.subject import CouldNotRun, Forward, Subject, quiet
+from regard.doctor.subject import CouldNotRun, Forward, Subject
 from regard.errors import RegardError
 
 #: Called with (done, of, name of what runs next).

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.doctor.effect import REAL, difference
+from regard.doctor.held import last_bits
 from regard.doctor.outputs import named_tensors
-from regard.doctor.subject import CouldNotRun, last_bits
+from regard.doctor.subject import CouldNotRun
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import inspect
-import logging
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.doctor.effect import Noise, difference
+from regard.doctor.held import last_bits, seeded
 from regard.doctor.inputs import Inputs, Stream, named, prepared, streams
 from regard.doctor.outputs import main_output, per_place
+from regard.doctor.told import accepted_by, token_ids, vocabulary_size, with_target
 from regard.errors import RegardError
 
 Forward = Callable[[Any, Any], Any]
@@ -67,7 +65,7 @@ class Subject:
         sets: bool,
     ) -> Subject:
         """What the caller gave, understood; a model in half precision is judged in float32."""
-        accepted = _accepted(model)
+        accepted = accepted_by(model)
         values, by_place = named(batch, accepted)
         if forward is not None:  # what it hands on is not known, so only what the batch holds can be varied
             accepted = tuple(values)
@@ -79,7 +77,7 @@ class Subject:
             notes.append("judged on a copy in float32: half precision's own noise would hide small leaks")
         inputs = prepared(values)
         if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-            inputs = _with_target(model, inputs, values, tokens)
+            inputs = with_target(model, inputs, values, tokens)
         found = tuple(streams(inputs, tokens, mask, accepted))
         subject = cls(
             model, inputs, found, accepted, causal, prefix, sets, forward, cache, pad_id, len(values) if by_place else 0
@@ -116,7 +114,7 @@ class Subject:
         values = {**inputs.values, **options}
         names = list(values)
         try:
-            with _seeded(seed):
+            with seeded(seed):
                 if self.forward is not None:
                     return self.forward(self.model, tuple(values.values()) if self.positional else values)
                 at = [values[name] for name in names[: self.positional]]
@@ -254,7 +252,7 @@ class Subject:
         """Ids that may stand anywhere in the text: no pad, no start, no end."""
         tokens = self.batch.tokens(self.stream)
         config = getattr(self.model, "config", None)
-        size = _vocabulary(self.model, int(tokens.max()))
+        size = vocabulary_size(self.model, int(tokens.max()))
         ids = torch.arange(size) if size else tokens.unique().cpu()
         for one in {self.pad, *(i for name in _SPECIAL for i in token_ids(config, name))}:
             ids = ids[ids != one] if one is not None else ids
@@ -263,102 +261,8 @@ class Subject:
         return ids
 
 
-@contextlib.contextmanager
-def quiet(model: nn.Module, grad: bool = False) -> Iterator[None]:
-    """Eval mode, no gradients, no log lines, no warnings; every module's mode is put back."""
-    modes = {module: module.training for module in model.modules()}
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        model.eval()
-        with warnings.catch_warnings(), torch.set_grad_enabled(grad):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
-        for module, training in modes.items():
-            module.training = training
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """The generators that are in use, seeded and then put back. ``torch.manual_seed`` asks every backend there is,
-    which takes longer than a small model."""
-    used = [torch.default_generator]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        used += torch.cuda.default_generators
-    states = [one.get_state() for one in used]
-    try:
-        for one in used:
-            one.manual_seed(seed)
-        yield
-    finally:
-        for one, state in zip(used, states, strict=True):
-            one.set_state(state)
-
-
-@contextlib.contextmanager
-def last_bits(model: nn.Module, draw: int = 0) -> Iterator[None]:
-    """Every floating parameter moved by one unit in its last place, up or down at random; then put back."""
-    source = torch.Generator().manual_seed(draw)
-    kept = {p: p.detach().clone() for p in model.parameters() if p.is_floating_point()}
-    try:
-        with torch.no_grad():
-            for p in kept:
-                # A sign for each place along each axis, multiplied: as good as one for each weight, and drawn at once.
-                by = torch.full((), torch.finfo(p.dtype).eps).to(p)
-                for axis, size in enumerate(p.shape):
-                    sign = torch.randint(0, 2, (size,), generator=source).to(p) * 2 - 1
-                    by = by * sign.reshape(-1, *[1] * (p.dim() - axis - 1))
-                p.addcmul_(p, by.expand_as(p))
-        yield
-    finally:
-        with torch.no_grad():
-            for p, before in kept.items():
-                p.copy_(before)
-
-
 def _fresh(model: nn.Module) -> nn.Module | None:
     try:
         return copy.deepcopy(model, {id(p): p for p in model.parameters()})
     except Exception:  # what cannot be copied is judged without
         return None
-
-
-def _accepted(model: nn.Module) -> tuple[str, ...]:
-    """The names that the model's call takes; a compiled model's are those of what was compiled."""
-    inner = getattr(model, "_orig_mod", model)
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return tuple(n for n, p in inspect.signature(inner.forward).parameters.items() if p.kind in kinds)
-
-
-def _vocabulary(model: nn.Module, largest: int) -> int:
-    told = getattr(getattr(model, "config", None), "vocab_size", None)
-    if isinstance(told, int) and told > largest:
-        return told
-    sizes = (m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding))
-    return next((n for n in sizes if n > largest), 0)
-
-
-def _with_target(model: nn.Module, inputs: Inputs, values: Mapping[str, Any], tokens: str) -> Inputs:
-    """An encoder-decoder needs something to have written: from the labels, or from the source."""
-    if "decoder_input_ids" in inputs.values or tokens not in inputs.values:
-        return inputs
-    labels = values.get("labels")
-    made = getattr(model, "prepare_decoder_input_ids_from_labels", None)
-    if isinstance(labels, Tensor) and made is not None:
-        return inputs.with_values(decoder_input_ids=made(labels))
-    source: Tensor = inputs.values[tokens]
-    mask = inputs.values.get("attention_mask")
-    count = mask.bool().sum(-1) if isinstance(mask, Tensor) and mask.dim() == 2 else source.new_tensor(source.shape[1])
-    place = torch.arange(max(2, source.shape[1] - 3), device=source.device)
-    # Real tokens only, round and round: a pad in the middle of a text is not one.
-    first = mask.long().argmax(-1) if isinstance(mask, Tensor) and mask.dim() == 2 else source.new_tensor(0)
-    at = (first.unsqueeze(-1) + (place * 5 + 1) % count.clamp(min=1).unsqueeze(-1)).expand(source.shape[0], -1)
-    return inputs.with_values(decoder_input_ids=source.gather(1, at))
-
-
-def token_ids(config: Any, name: str) -> list[int]:
-    """The ids that a configuration gives a special token: none, one, or a list of them."""
-    found = getattr(config, f"{name}_token_id", None)
-    return [one for one in (found if isinstance(found, list | tuple) else [found]) if isinstance(one, int)]

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 
+from regard.doctor.held import dropout_configured, training
 from regard.doctor.inputs import Inputs, Stream
 from regard.doctor.subject import CouldNotRun, Subject
 
@@ -78,41 +78,3 @@ def _hidden(stream: Stream, left: bool, inputs: Inputs) -> Inputs:
     if left and stream.positions is not None:
         inputs = inputs.with_positions(stream, real)
     return inputs
-
-
-@contextlib.contextmanager
-def training(model: nn.Module) -> Iterator[None]:
-    """Training mode, what dropout draws fixed by the seed of each run; buffers that training moves are put back."""
-    modes = {module: module.training for module in model.modules()}
-    buffers = {buffer: buffer.clone() for buffer in model.buffers()}
-    try:
-        model.train()
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        with torch.no_grad():
-            for buffer, before in buffers.items():
-                buffer.copy_(before)
-
-
-@contextlib.contextmanager
-def dropout_configured(model: nn.Module, p: float = 0.5) -> Iterator[None]:
-    """Every dropout probability of the model set to ``p``, wherever it is kept; then put back. A default of 0 hides a
-    dropout that does not know the mode."""
-    kept: list[tuple[Any, str, float]] = []
-    holders = list(model.modules())
-    configs = {id(c): c for m in holders if (c := getattr(m, "config", None)) is not None and hasattr(c, "__dict__")}
-    for holder in [*holders, *configs.values()]:
-        for name, value in list(vars(holder).items()):
-            is_rate = isinstance(value, float) and 0.0 <= value < 1.0
-            named_so = "drop" in name.lower() or (name == "p" and isinstance(holder, nn.modules.dropout._DropoutNd))
-            if is_rate and named_so:
-                kept.append((holder, name, value))
-    try:
-        for holder, name, _ in kept:
-            object.__setattr__(holder, name, p)  # past a frozen configuration and a module's bookkeeping alike
-        yield
-    finally:
-        for holder, name, value in kept:
-            object.__setattr__(holder, name, value)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from regard.doctor.effect import Effect, Noise, effect
 from regard.doctor.finding import Finding, Observation, Passed
+from regard.doctor.held import dropout_configured, last_bits
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import Kept, Place, first_moved, locate, record
-from regard.doctor.probes.conditions import dropout_configured
-from regard.doctor.subject import Subject, last_bits
+from regard.doctor.subject import Subject
 
 NAME = "determinism"
 

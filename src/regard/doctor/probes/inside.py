@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from regard.doctor.finding import Fact, Observation, Passed, Untested
+from regard.doctor.held import quiet
 from regard.doctor.probes.conditions import conditions
 from regard.doctor.stepping import Stepper
-from regard.doctor.subject import CouldNotRun, Subject, quiet
+from regard.doctor.subject import CouldNotRun, Subject
 from regard.doctor.watch import watch
 
 NAME = "inside"

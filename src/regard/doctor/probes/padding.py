@@ -13,8 +13,9 @@ from regard.doctor.effect import Effect, effect
 from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs, Stream
 from regard.doctor.locate import Kept, Place, locate
+from regard.doctor.probes.batch import pads_called_real
 from regard.doctor.probes.conditions import AS_GIVEN, Condition, ways
-from regard.doctor.subject import CouldNotRun, Subject, token_ids
+from regard.doctor.subject import CouldNotRun, Subject
 
 NAME = "padding"
 _ROWS, _PADS = 3, 5
@@ -90,7 +91,7 @@ class Padded:
 def padding(subject: Subject) -> Iterator[Observation]:
     """Real outputs do not move when the content, the amount or the side of the padding changes."""
     for stream in subject.streams:
-        yield from _wrong_mask(subject, stream)
+        yield from pads_called_real(subject, stream)
         if stream.mask is None:
             yield Untested(
                 NAME,
@@ -287,22 +288,3 @@ def _without_mask(case: Padded) -> Iterator[Observation]:
 
 def _hides_something(subject: Subject, stream: Stream) -> bool:
     return not bool(subject.batch.real(stream).all())
-
-
-def _wrong_mask(subject: Subject, stream: Stream) -> Iterator[Observation]:
-    """A mask of ones over a run of pads at the end or start of a row: most likely it was padded with the pad id."""
-    tokens, mask = subject.batch.tokens(stream), subject.batch.values.get(stream.mask or "")
-    config = getattr(subject.model, "config", None)
-    if mask is None or subject.pad is None or tokens.is_floating_point() or tokens.dim() != 2:
-        return
-    pad = tokens == subject.pad
-    edge = pad.flip(1).long().cumprod(1).sum(1).maximum(pad.long().cumprod(1).sum(1))
-    most = int(edge.max())
-    shared = subject.pad in (*token_ids(config, "eos"), *token_ids(config, "bos"))
-    if most > (1 if shared else 0) and bool(subject.batch.real(stream).all()):
-        row = int(edge.argmax())
-        yield Finding(
-            "PAD003",
-            f"{stream.mask} calls every token real, but row {row} has {most} pads (id {subject.pad}) at its edge",
-            evidence={"row": row, "pads": most, "pad_id": subject.pad},
-        )
