@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,11 @@ def test_a_damaged_folder_is_said(folder: Path, tmp_path: Path, file: str) -> No
     (tmp_path / file).write_bytes(b"{" * 40)
     with pytest.raises(RegardError, match="no model could be loaded"):
         load(str(tmp_path))
+
+
+def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name == "transformers" or name.startswith("transformers.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "transformers", None)  # type: ignore[arg-type]  # what an import that fails leaves
+    with pytest.raises(RegardError, match=r'pip install "regard\[hf\]"'):
+        load("some-model")

@@ -24,6 +24,9 @@ class Tiny(nn.Module):
         q, k, v = (x.unflatten(-1, (3, 4)).transpose(1, 2) for x in self.qkv(self.embed(tokens)).chunk(3, -1))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
+def own():
+    return Tiny(), (torch.arange(9)[None],)
+
 def make(text):
     raw = list(text.read_bytes())
     return {"model": Tiny(), "batch": (torch.tensor([raw]),), "strings": [[chr(b) for b in raw]]}
@@ -58,6 +61,12 @@ def test_json_holds_every_head(here: Path) -> None:
     assert found["untested"] == []
 
 
+def test_a_factory_with_a_batch_of_its_own_needs_no_text(here: Path) -> None:
+    result = run("tiny_reader:own")
+    assert result.exit_code == 0, result.stderr
+    assert "tiny_reader:own, 9 tokens" in result.stdout
+
+
 def test_the_page_is_written_whole(here: Path) -> None:
     result = run("tiny_reader:make", "--text", "text", "--html", "heads.html", "--cells", "7")
     assert result.exit_code == 0, result.stderr
@@ -77,6 +86,11 @@ def test_the_page_is_written_whole(here: Path) -> None:
         (["--text", "text"], "--text: found no model"),
         (["tiny_reader:make", "--text", "absent"], "absent"),
         (["tiny_reader:make", "--text", "text", "--html", "no/such/x.html"], "found no folder"),
+        (["tiny_reader:own", "--text", "text"], "gives a batch of its own and takes no text; leave --text out"),
+        (
+            ["tiny_reader:own", "--to", "fr"],
+            "a sentence, and tiny_reader:own looks at a model",
+        ),
         (["tiny_reader:absent", "--text", "text"], "has no absent"),
         (["model"], "found a model; to look at its heads give it a text"),
     ],

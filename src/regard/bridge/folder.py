@@ -32,6 +32,7 @@ def huggingface(name: str, text: Path | None, rows: int | None, length: int | No
     from regard.bridge.load import Loaded
 
     lines = None if text is None else _lines(text)
+    _transformers()  # says which extra is wanted
     with _quiet():
         config, model, tokenizer = _parts(name, download)
     ids = _random_ids(config) if tokenizer is None else None

@@ -174,11 +174,17 @@ def _call(name: str, factory: Any, text: Path | None) -> Any:
             f"{name}: the factory wants {', '.join(needed)}; wanted one that can be called with nothing, or with text"
         )
     try:
-        return factory(text=text) if takes_text else factory()
+        found = factory(text=text) if takes_text else factory()
     except Exception as error:
         raise RegardError(
             f"{name}: the factory raised {_said(error)}; call it by itself, or add --debug, to see where"
         ) from error
+    if text is not None and not takes_text and not isinstance(found, str | Path):
+        raise RegardError(
+            f"--text: {name} gives a batch of its own and takes no text; leave --text out, or give the factory a "
+            "parameter named text"
+        )
+    return found
 
 
 def _said(error: Exception) -> str:

@@ -18,7 +18,7 @@ __all__ = ["heads"]
 
 def heads(
     name: str,
-    text: Path,
+    text: Path | None,
     *,
     max_length: int | None,
     cells: int | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
@@ -79,8 +80,9 @@ def inspect(
 
     With --text FILE the argument is a model that `regard check` takes. It reads the text as one row, and every head is
     measured in memory that grows with the text and not with its square: a table, worst first, a bar a head, and what is
-    wrong by what was seen. --html FILE adds a map of every head that zooms, --serve one that comes as close as single
-    tokens. Hugging Face models need pip install "regard\[hf]".
+    wrong by what was seen. A package.module:factory that gives a batch of its own needs no text. --html FILE adds a map
+    of every head that zooms, --serve one that comes as close as single tokens. Hugging Face models need pip install
+    "regard\[hf]".
 
     Examples:
 
@@ -98,9 +100,10 @@ def inspect(
     """
     sources = {name: context.get_parameter_source(name) for name in _ONLY}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    _check_way(given, sentence, text)
+    of_model = text is not None or _is_factory(sentence)
+    _check_way(given, sentence, text, of_model)
     _check_endings(png, html)
-    if text is not None:
+    if of_model:
         from regard.cli.heads import heads
 
         assert sentence is not None
@@ -135,19 +138,25 @@ def inspect(
     _write(looks, png, html)
 
 
-def _check_way(given: list[str], sentence: str | None, text: Path | None) -> None:
+def _is_factory(argument: str | None) -> bool:
+    """package.module:factory is no sentence."""
+    return argument is not None and re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", argument) is not None
+
+
+def _check_way(given: list[str], sentence: str | None, text: Path | None, of_model: bool) -> None:
     """Raises where an option belongs to the other way than the one that was taken."""
     from regard.errors import RegardError
 
     for name in given:
         option = f"--{name.replace('_', '-')}"
-        if _ONLY[name] and text is None:
+        if _ONLY[name] and not of_model:
             raise RegardError(f"{option}: is for the heads of a model, wanted --text FILE beside it")
-        if not _ONLY[name] and text is not None:
-            raise RegardError(f"{option}: is for translating a sentence, and --text looks at a model; leave one out")
+        if not _ONLY[name] and of_model:
+            what = "--text" if text is not None else sentence
+            raise RegardError(f"{option}: is for translating a sentence, and {what} looks at a model; leave one out")
     if text is not None and sentence is None:
         raise RegardError("--text: found no model, wanted regard inspect MODEL --text FILE")
-    if text is None and sentence is not None and (Path(sentence) / "config.json").is_file():
+    if not of_model and sentence is not None and (Path(sentence) / "config.json").is_file():
         raise RegardError(f"{sentence}: found a model; to look at its heads give it a text to read: --text FILE")
 
 
