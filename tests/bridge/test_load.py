@@ -207,6 +207,6 @@ def test_a_damaged_folder_is_said(folder: Path, tmp_path: Path, file: str) -> No
 def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name == "transformers" or name.startswith("transformers.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "transformers", None)  # type: ignore[arg-type]  # what an import that fails leaves
+    monkeypatch.setitem(sys.modules, "transformers", None)  # what an import that fails leaves
     with pytest.raises(RegardError, match=r'pip install "regard\[hf\]"'):
         load("some-model")
