@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.bar import progress
+
 if TYPE_CHECKING:
-    from regard.doctor.check import Progress
     from regard.doctor.report import Report
 
 __all__ = ["check"]
@@ -100,31 +99,18 @@ def check(
     options: dict[str, Any] = {**loaded.options, **{name: value for name, value in asked.items() if value is not None}}
     if no_cache:
         options["cache"] = None
-    with _progress() as progress:
+    with progress() as step:
         report = examine(
             loaded.model,
             loaded.batch,
             causal=loaded.causal if causal is None else causal,
-            progress=progress,
+            progress=step,
             **options,
         )
     report = replace(report.accepting(allow or ()), model=f"{report.model} from {loaded.name}")
     _print(report, json)
     _write(report, html, sarif)
     raise typer.Exit(report.exit_status)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on standard error while probes run; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, of, name: bar.update(task, completed=done, total=of, description=name)
 
 
 def _print(report: Report, json: bool) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from regard.cli.bar import progress
+
 if TYPE_CHECKING:
     from regard.bridge.load import Loaded
-    from regard.doctor.inspect.looking import Inspection, Progress
+    from regard.doctor.inspect.looking import Inspection
 
 __all__ = ["heads"]
 
@@ -46,8 +46,8 @@ def heads(
         from regard.doctor.inspect.page import document
         from regard.files import replace as write
 
-        with _progress() as progress:
-            charts = mapped(loaded, seen, sides(seen, cells), progress)
+        with progress() as step:
+            charts = mapped(loaded, seen, sides(seen, cells), step)
         write(html, document(replace(seen, charts=charts)).encode(errors="replace"), "--html")
     if serve:
         _serve(loaded, seen, port)
@@ -89,16 +89,3 @@ def _serve(loaded: Loaded, seen: Inspection, port: int) -> None:
     with server(page, drawable, port) as running:
         typer.echo(f"http://127.0.0.1:{running.server_port}/ shows the heads until Ctrl-C", err=True)
         running.serve_forever()
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on standard error while maps are drawn; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, of, name: bar.update(task, completed=done, total=of, description=name)
