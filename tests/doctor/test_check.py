@@ -144,6 +144,20 @@ def test_a_stochastic_model_is_said_to_be_and_nothing_else_is_judged() -> None:
     assert "future" in {one.probe for one in report.untested}
 
 
+def test_outputs_that_are_no_numbers_are_told_with_their_module_and_nothing_else_is_judged() -> None:
+    class Overflown(Block):
+        def forward(self, x: Tensor, real: Tensor | None, past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Any]:
+            y, kept = super().forward(x, real, past)
+            return y * torch.inf, kept
+
+    model = Decoder()
+    model.blocks[1] = Overflown()
+    report = regard.check(model, batch(), causal=True)
+    assert ("NUM001", "blocks.1") in {(one.code, one.module) for one in report.findings}
+    assert {one.probe for one in report.passed} <= {"determinism", "inside"}
+    assert any(fact.value.startswith("unknown") for fact in report.facts)
+
+
 def test_a_model_that_remembers_the_last_call_is_found() -> None:
     class Stateful(Decoder):
         last: Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -104,7 +105,10 @@ def _observed(subject: Subject, progress: Progress | None) -> Iterator[Observati
     except RegardError as why:
         yield Untested("model", f"cannot run on the batch: {why}")
         return
-    yield Fact("noise", f"{noise.floor:.1g} at outputs whose spread is {noise.spread:.2g}")
+    known = f"{noise.floor:.1g} at outputs whose spread is {noise.spread:.2g}"
+    yield Fact(
+        "noise", known if math.isfinite(noise.floor) else "unknown: the outputs on this batch are not all numbers"
+    )
     for done, probe in enumerate(PROBES):
         if progress is not None:
             progress(done, len(PROBES), probe.__name__)
@@ -118,7 +122,7 @@ def _tried(probe: Probe, subject: Subject) -> Iterator[Observation]:
     if noise.drowns and probe not in (finite, determinism, inside):
         why = (
             f"two runs on the same batch differ by {noise.floor:.2g} already, so nothing smaller can be seen"
-            if noise.floor == noise.floor
+            if math.isfinite(noise.floor)
             else "the outputs on this batch are not all numbers"
         )
         yield Untested(probe.__name__, why)
