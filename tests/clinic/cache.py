@@ -70,7 +70,7 @@ class Rolling(Memory):
         return k, v, places
 
     def crop(self, length: int) -> None:
-        raise NotImplementedError("a rolling memory has thrown away what a crop would need")
+        raise RuntimeError("a rolling memory has thrown away what a crop would need")
 
 
 @case("CCH001", "layers.0.attention", also=ALONG + " POS004", causal=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -159,10 +160,9 @@ def _call(name: str, factory: Any, text: Path | None) -> Any:
 
     if not callable(factory):
         raise RegardError(f"{name}: found {type(factory).__name__}, wanted a function that gives (model, batch)")
-    try:
+    parameters: Mapping[str, inspect.Parameter] = {}
+    with suppress(TypeError, ValueError):  # a builtin says nothing of itself
         parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        parameters = {}  # type: ignore[assignment]  # a builtin says nothing of itself
     takes_text = "text" in parameters
     needed = [
         p.name

@@ -42,6 +42,7 @@ class Predicate(Tensor):
     def __init__(self, *_: Any) -> None:
         super().__init__()
 
+    # A subclass that only dispatches is told to torch so; its stubs do not know either hook.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
@@ -117,6 +118,7 @@ def made_predicate(
     """What transformers' AttentionMaskInterface calls. It keeps its contract, and its own mask while compiling."""
     from transformers.masking_utils import causal_mask_function, sdpa_mask
 
+    # transformers annotates its own callable more narrowly than it calls it, and offsets as int where tensors come too.
     function: Function = causal_mask_function if mask_function is None else mask_function  # type: ignore[assignment]
     if torch.compiler.is_compiling():
         rest |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False, "use_vmap": use_vmap}

@@ -75,4 +75,5 @@ def difference(one: Tensor, other: Tensor) -> Tensor:
     """|one − other|, 0 where both are the same infinity or both NaN, and inf where only one of them is finite."""
     one, other = one.double(), other.double()
     same = (one == other) | (one.isnan() & other.isnan())
+    # What is left of NaN is a difference that only one run has: it becomes the largest change, so nothing is hidden.
     return torch.where(same, 0.0, (one - other).abs()).nan_to_num(nan=math.inf, posinf=math.inf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,10 +167,9 @@ def _tensors(loaded: Loaded) -> Sequence[Tensor]:
 def _run(loaded: Loaded) -> None:
     """The model on its batch, without logits for every token or a cache where it can do without."""
     more: dict[str, Any] = {}
-    try:
+    known: Mapping[str, inspect.Parameter] = {}
+    with suppress(TypeError, ValueError):  # it may say nothing of itself
         known = inspect.signature(loaded.model.forward).parameters
-    except (TypeError, ValueError):
-        known = {}  # type: ignore[assignment]  # it says nothing of itself
     if isinstance(loaded.batch, Mapping) and not loaded.options.get("forward"):
         wanted = {"logits_to_keep": 1, "use_cache": False}
         more = {name: value for name, value in wanted.items() if name in known and name not in loaded.batch}

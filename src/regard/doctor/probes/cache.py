@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -132,7 +133,7 @@ def _cropped(stepper: Stepper, inputs: Inputs, L: int) -> Iterator[Observation]:
         return state
 
     for one in _with_and_without_mask(stepper.subject, inputs):
-        course = Course(stepper, one, [1] * (L - half), lambda one=one: start(one), half)  # type: ignore[misc]
+        course = Course(stepper, one, [1] * (L - half), partial(start, one), half)
         if not (yield from _judged(course, "CCH004", f"going on from a cache cropped to {half} tokens")):
             return
 
@@ -155,7 +156,7 @@ def _reordered(stepper: Stepper, inputs: Inputs, L: int) -> Iterator[Observation
         return _guarded(own, state, order)
 
     for one in _with_and_without_mask(stepper.subject, inputs):
-        course = Course(stepper, one.rows(order), [1] * (L - half), lambda one=one: start(one), half)  # type: ignore[misc]
+        course = Course(stepper, one.rows(order), [1] * (L - half), partial(start, one), half)
         said = f"going on from a cache whose rows were put in the order {order.tolist()}"
         if not (yield from _judged(course, "CCH005", said)):
             return
@@ -166,7 +167,7 @@ def _capacity(stepper: Stepper, inputs: Inputs, L: int) -> Iterator[Observation]
     made = _static(stepper.subject)
     singles, _ = _sizes(L)
     for capacity in (L, 2 * L, 4 * L):
-        course = Course(stepper, inputs, singles, lambda capacity=capacity: made(capacity))  # type: ignore[misc]
+        course = Course(stepper, inputs, singles, partial(made, capacity))
         if not (yield from _judged(course, "CCH006", f"a static cache with room for {capacity} tokens")):
             return
 
