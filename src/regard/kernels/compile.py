@@ -64,7 +64,8 @@ def inline(function: Callable[..., Any]) -> Any:
 @functools.cache
 def _stamp() -> str:
     here = Path(__file__).resolve().parent
-    files = sorted([*here.glob("*.py"), *(here.parent / "engines" / "tiled").glob("*.py")])
+    rooms = (here, here.parent / "engines" / "tiled", here.parent / "align")
+    files = sorted(path for room in rooms for path in room.rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
