@@ -8,6 +8,7 @@ no two threads ever write to one entry.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def runs(work: Array, most: int = _RUNS) -> list[tuple[int, int]]:
         return []
     edges = np.searchsorted(total, np.linspace(0, total[-1], min(most, len(total)) + 1)[1:-1], side="left") + 1
     edges = np.unique(np.concatenate(([0], edges, [len(total)])))
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 
 def _index(tokens: Array, words: int) -> tuple[Array, Array]:

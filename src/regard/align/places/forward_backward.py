@@ -1,0 +1,203 @@
+"""The HMM of one pair of sentences, exactly: what each word looked at, and each jump, in expectation.
+
+A state is the last place looked at, k − 1; state 0 is before the sentence. A word either looks at place i, with the jump
+i − (k − 1), and the state becomes i + 1, or it comes from NULL and the state stays: the l NULL states of Och & Ney 2003
+(eq. 32) are these stays.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from regard.kernels.compile import inline, kernel
+from regard.kernels.vector import like
+
+__all__ = ["both", "emissions", "forward", "posterior", "viterbi"]
+
+
+@inline
+def emissions(table, null, cells, start, words, first, l, m, turned, match, nothing):
+    """``match[j, i]`` = t(f_j|e_i) and ``nothing[j]`` = t(f_j|NULL)."""
+    for j in range(m):
+        nothing[j] = null[words[first + j]]
+        if turned:
+            for i in range(l):
+                match[j, i] = table[cells[start + j * l + i]]
+        else:
+            for i in range(l):
+                match[j, i] = table[cells[start + i * m + j]]
+
+
+@inline
+def scales(jumps, kinds, l, none, share):
+    """``share[k]`` · jump is the probability of a jump out of state k that stays in the sentence."""
+    reach = jumps.shape[1] // 2
+    for k in range(l + 1):
+        row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+        total = like(none, 0.0)
+        for i in range(l):
+            total += row[i]
+        share[k] = (like(none, 1.0) - none) / total
+
+
+@inline
+def forward(match, nothing, jumps, kinds, none, share, l, m, least, state, real):
+    """Fills ``state[j, k]``, p(state k after j words), and ``real[j, i]``, p(word j looks at i | words up to j); gives
+    log p(words)."""
+    reach = jumps.shape[1] // 2
+    score = 0.0
+    for k in range(l + 1):
+        state[0, k] = 0
+    state[0, 0] = 1
+    for j in range(m):
+        before, after, out, seen = state[j], state[j + 1], real[j], match[j]
+        for i in range(l):
+            out[i] = 0
+        for k in range(l + 1):
+            x = before[k] * share[k]
+            if x > least:
+                row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+                for i in range(l):
+                    out[i] += x * row[i]
+        stay = none * nothing[j]
+        total = like(none, 0.0)
+        for i in range(l):
+            out[i] *= seen[i]
+        for i in range(l):
+            total += out[i]
+        for k in range(l + 1):
+            after[k] = before[k] * stay
+        for k in range(l + 1):
+            total += after[k]
+        if not total > 0:  # nothing could say this word: it says nothing
+            for i in range(l):
+                out[i] = 0
+            for k in range(l + 1):
+                after[k] = before[k]
+            score = -math.inf
+            continue
+        part = like(none, 1.0) / total
+        for i in range(l):
+            out[i] *= part
+        for k in range(l + 1):
+            after[k] *= part
+        for i in range(l):
+            after[i + 1] += out[i]
+        score += math.log(total)
+    return score
+
+
+@inline
+def both(
+    match, nothing, jumps, kinds, none, share, l, m, least, state, real, later, now, ahead, looks, nulls, held, made
+):  # fmt: skip
+    """Forward, then backward. ``looks[j, i]`` and ``nulls[j]`` are posteriors, ``held[k]`` expected jumps out of state k,
+    and ``made`` gets each expected jump added; gives log p(words)."""
+    reach = jumps.shape[1] // 2
+    score = forward(match, nothing, jumps, kinds, none, share, l, m, least, state, real)
+    one = like(none, 1.0)
+    for k in range(l + 1):
+        later[k] = 1
+        held[k] = 0
+    for j in range(m - 1, -1, -1):
+        before, out = state[j], real[j]
+        # What follows is worth `later`; `ahead` is that times what the word itself is worth at each place.
+        for i in range(l):
+            ahead[i] = match[j, i] * later[i + 1]
+        stay = none * nothing[j]
+        total = like(none, 0.0)
+        for k in range(l + 1):
+            row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+            reached = like(none, 0.0)
+            for i in range(l):
+                reached += row[i] * ahead[i]
+            jumped = share[k] * reached
+            now[k] = jumped + stay * later[k]
+            total += before[k] * now[k]
+        if not total > 0:
+            for i in range(l):
+                looks[j, i] = 0
+            nulls[j] = 1
+            continue
+        part = one / total
+        rest = like(none, 0.0)
+        for k in range(l + 1):
+            kept = before[k] * stay * later[k] * part
+            rest += kept
+            x = before[k] * share[k] * part
+            held[k] += before[k] * now[k] * part - kept
+            if x > least:
+                row = made[kinds[k], reach + 1 - k : reach + 1 - k + l]
+                jump = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+                for i in range(l):
+                    row[i] += x * jump[i] * ahead[i]
+        nulls[j] = rest
+        for i in range(l):
+            looks[j, i] = out[i] * later[i + 1]
+        for k in range(l + 1):
+            later[k] = now[k] * part
+    return score
+
+
+@kernel
+def posterior(match, nothing, jumps, kinds, none):
+    """(posteriors (m, l), of NULL (m), log p(words)) of one pair of sentences, for what is aligned one by one."""
+    m, l = match.shape
+    zero = match[:1, :1] * 0
+    share = np.repeat(zero[0], l + 1)
+    state = np.zeros((m + 1, l + 1), match.dtype)
+    real, looks = np.zeros_like(match), np.zeros_like(match)
+    later, now, held, ahead = share.copy(), share.copy(), share.copy(), np.zeros(l, match.dtype)
+    nulls = np.zeros(m, match.dtype)
+    made = np.zeros_like(jumps)
+    scales(jumps, kinds, l, none, share)
+    score = both(
+        match, nothing, jumps, kinds, none, share, l, m, like(none, 0.0), state, real, later, now, ahead, looks, nulls,
+        held, made,
+    )  # fmt: skip
+    return looks, nulls, score
+
+
+@kernel
+def viterbi(match, nothing, jumps, kinds, none):
+    """The likeliest places, −1 for NULL, of one pair of sentences."""
+    m, l = match.shape
+    reach = jumps.shape[1] // 2
+    share = np.repeat(match[0, :1] * 0, l + 1)
+    scales(jumps, kinds, l, none, share)
+    best = share * 0
+    best[0] = 1
+    value = best.copy()
+    back = np.zeros((m, l + 1), np.int32)  # the state before; −1 where the word came from NULL
+    for j in range(m):
+        value[:] = 0
+        for k in range(l + 1):
+            x = best[k] * share[k]
+            if x > 0:
+                row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+                for i in range(l):
+                    if x * row[i] > value[i + 1]:
+                        value[i + 1] = x * row[i]
+                        back[j, i + 1] = k
+        top = like(none, 0.0)
+        for k in range(l + 1):
+            stay = best[k] * none * nothing[j]
+            jumped = value[k] * match[j, k - 1] if k else like(none, 0.0)
+            if stay > jumped or jumped == 0:
+                back[j, k] = -1
+            value[k] = max(stay, jumped)
+            top = max(top, value[k])
+        if top > 0:
+            for k in range(l + 1):
+                best[k] = value[k] / top
+        else:  # nothing could say this word
+            back[j, :] = -1
+    places = np.full(m, -1, np.int32)
+    k = np.argmax(best)
+    for j in range(m - 1, -1, -1):
+        if back[j, k] >= 0:
+            places[j] = k - 1
+            k = back[j, k]
+    return places

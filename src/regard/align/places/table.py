@@ -1,0 +1,48 @@
+"""Model 2: a distribution over the places for every place, in sentences of every shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.align.lexicon import Lexicon
+from regard.align.places import Found
+from regard.align.places.shapes import Shapes, look
+from regard.align.view import Block, View
+
+__all__ = ["Table"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """a(i|j,l,m), one number each, NULL among the places (Brown et al. 1993, eq. 14–22)."""
+
+    shapes: Shapes
+    bias: Array
+
+    @staticmethod
+    def uniform(view: View, dtype: Any = np.float32) -> Table:
+        """a = 1/(l + 1), as Model 1 has it."""
+        shapes = Shapes.found(view)
+        return Table(shapes, np.repeat(1 / (shapes.l + 1), (shapes.l + 1) * shapes.m).astype(dtype))
+
+    def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
+        """p(i|j) = t(f_j|e_i) a(i|j,l,m) / Σ_i' …"""
+        look(view, block, lexicon, self.shapes, self.bias, found, threads)
+
+    def sums(self, view: View, found: Found) -> Array:
+        """How often each place was looked at."""
+        return found.table if len(found.table) else np.zeros(self.shapes.size)
+
+    def fitted(self, view: View, sums: Array) -> Table:
+        """The shares of each row; a row that was never reached stays as it is."""
+        shape, _, begin = self.shapes.rows()
+        if not len(begin):
+            return self
+        totals = np.repeat(np.add.reduceat(sums, begin), self.shapes.l[shape] + 1)
+        bias = np.where(totals > 0, sums / np.where(totals > 0, totals, 1), self.bias)
+        return Table(self.shapes, bias.astype(self.bias.dtype))
