@@ -35,10 +35,10 @@ def scales(jumps, kinds, l, none, share):
     """``share[k]`` · jump is the probability of a jump out of state k that stays in the sentence."""
     reach = jumps.shape[1] // 2
     for k in range(l + 1):
-        row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+        kind, shift = kinds[k], reach + 1 - k
         total = like(none, 0.0)
         for i in range(l):
-            total += row[i]
+            total += jumps[kind, shift + i]
         share[k] = (like(none, 1.0) - none) / total
 
 
@@ -52,39 +52,35 @@ def forward(match, nothing, jumps, kinds, none, share, l, m, least, state, real)
         state[0, k] = 0
     state[0, 0] = 1
     for j in range(m):
-        before, after, out, seen = state[j], state[j + 1], real[j], match[j]
         for i in range(l):
-            out[i] = 0
+            real[j, i] = 0
         for k in range(l + 1):
-            x = before[k] * share[k]
+            x = state[j, k] * share[k]
             if x > least:
-                row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+                kind, shift = kinds[k], reach + 1 - k
                 for i in range(l):
-                    out[i] += x * row[i]
+                    real[j, i] += x * jumps[kind, shift + i]
         stay = none * nothing[j]
         total = like(none, 0.0)
         for i in range(l):
-            out[i] *= seen[i]
-        for i in range(l):
-            total += out[i]
+            real[j, i] *= match[j, i]
+            total += real[j, i]
         for k in range(l + 1):
-            after[k] = before[k] * stay
-        for k in range(l + 1):
-            total += after[k]
+            total += state[j, k] * stay
         if not total > 0:  # nothing could say this word: it says nothing
             for i in range(l):
-                out[i] = 0
+                real[j, i] = 0
             for k in range(l + 1):
-                after[k] = before[k]
+                state[j + 1, k] = state[j, k]
             score = -math.inf
             continue
         part = like(none, 1.0) / total
+        stay *= part
         for i in range(l):
-            out[i] *= part
-        for k in range(l + 1):
-            after[k] *= part
+            real[j, i] *= part
+        state[j + 1, 0] = state[j, 0] * stay
         for i in range(l):
-            after[i + 1] += out[i]
+            state[j + 1, i + 1] = state[j, i + 1] * stay + real[j, i]
         score += math.log(total)
     return score
 
@@ -102,20 +98,18 @@ def both(
         later[k] = 1
         held[k] = 0
     for j in range(m - 1, -1, -1):
-        before, out = state[j], real[j]
         # What follows is worth `later`; `ahead` is that times what the word itself is worth at each place.
         for i in range(l):
             ahead[i] = match[j, i] * later[i + 1]
         stay = none * nothing[j]
         total = like(none, 0.0)
         for k in range(l + 1):
-            row = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+            kind, shift = kinds[k], reach + 1 - k
             reached = like(none, 0.0)
             for i in range(l):
-                reached += row[i] * ahead[i]
-            jumped = share[k] * reached
-            now[k] = jumped + stay * later[k]
-            total += before[k] * now[k]
+                reached += jumps[kind, shift + i] * ahead[i]
+            now[k] = share[k] * reached + stay * later[k]
+            total += state[j, k] * now[k]
         if not total > 0:
             for i in range(l):
                 looks[j, i] = 0
@@ -124,18 +118,17 @@ def both(
         part = one / total
         rest = like(none, 0.0)
         for k in range(l + 1):
-            kept = before[k] * stay * later[k] * part
+            kept = state[j, k] * stay * later[k] * part
             rest += kept
-            x = before[k] * share[k] * part
-            held[k] += before[k] * now[k] * part - kept
+            held[k] += state[j, k] * now[k] * part - kept
+            x = state[j, k] * share[k] * part
             if x > least:
-                row = made[kinds[k], reach + 1 - k : reach + 1 - k + l]
-                jump = jumps[kinds[k], reach + 1 - k : reach + 1 - k + l]
+                kind, shift = kinds[k], reach + 1 - k
                 for i in range(l):
-                    row[i] += x * jump[i] * ahead[i]
+                    made[kind, shift + i] += x * jumps[kind, shift + i] * ahead[i]
         nulls[j] = rest
         for i in range(l):
-            looks[j, i] = out[i] * later[i + 1]
+            looks[j, i] = real[j, i] * later[i + 1]
         for k in range(l + 1):
             later[k] = now[k] * part
     return score
