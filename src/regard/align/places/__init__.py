@@ -60,6 +60,9 @@ class Places(Protocol):
     def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
         """Fills ``found`` for the sentences of ``block``."""
 
+    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
+        """The places of the likeliest alignment of each sentence of ``block``, −1 for NULL; ``found`` is of the block."""
+
     def sums(self, view: View, found: Found) -> Array:
         """What ``fitted`` needs, as one float64 array that may be added up over parts of a corpus."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.align.lexicon import Lexicon
 from regard.align.places import Found
-from regard.align.places.forward_backward import both, emissions, scales
+from regard.align.places.forward_backward import both, emissions, scales, viterbi
 from regard.align.view import Block, View
 from regard.errors import RegardError
 from regard.kernels.compile import kernel
@@ -83,6 +83,16 @@ class Jumps:
             found.held, scores, rows, threads=threads,
         )  # fmt: skip
         found.rows[-1] = rows.sum(axis=0, keepdims=True)
+
+    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
+        """By Viterbi's recursion."""
+        _, _, _, gets, *_ = view.layout()
+        places = np.empty(int(gets[block.last] - gets[block.first]), np.int32)
+        run(
+            _path, block.runs, *view.layout(), lexicon.table, lexicon.null, self.wide, self.classes,
+            self.dtype(self.null), gets[block.first], places, threads=threads,
+        )  # fmt: skip
+        return places
 
     def sums(self, view: View, found: Found) -> Array:
         """Jumps of each class and weight, then how often a jump began at each place of each length."""
@@ -186,3 +196,19 @@ def _look(
         for kind in range(jumps.shape[0]):
             for d in range(jumps.shape[1]):
                 rows[run, kind * (bucket[-1] + 1) + bucket[d]] += made[kind, d]
+
+
+@kernel
+def _path(giving, gives, given, gets, cells, starts, turned, table, null, jumps, classes, none, origin, places, first, last):
+    for s in range(first, last):
+        l, m = gives[s + 1] - gives[s], gets[s + 1] - gets[s]
+        if l == 0:
+            continue
+        match, nothing = np.empty((m, l), table.dtype), np.empty(m, table.dtype)
+        emissions(table, null, cells, starts[s], given, gets[s], l, m, turned, match, nothing)
+        kinds = np.full(l + 1, jumps.shape[0] - 1, np.int32)
+        for i in range(l):
+            kinds[i + 1] = classes[giving[gives[s] + i]]
+        found = viterbi(match, nothing, jumps, kinds, none)
+        for j in range(m):
+            places[gets[s] + j - origin] = found[j]

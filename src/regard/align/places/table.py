@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.align.lexicon import Lexicon
 from regard.align.places import Found
+from regard.align.places.likeliest import likeliest
 from regard.align.places.shapes import Shapes, look
 from regard.align.view import Block, View
 
@@ -33,6 +34,10 @@ class Table:
     def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
         """p(i|j) = t(f_j|e_i) a(i|j,l,m) / Σ_i' …"""
         look(view, block, lexicon, self.shapes, self.bias, found, threads)
+
+    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
+        """Word by word: none depends on another."""
+        return likeliest(view, block, found, threads)
 
     def sums(self, view: View, found: Found) -> Array:
         """How often each place was looked at."""

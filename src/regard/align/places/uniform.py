@@ -10,6 +10,7 @@ import numpy as np
 
 from regard.align.lexicon import Lexicon
 from regard.align.places import Found
+from regard.align.places.likeliest import likeliest
 from regard.align.view import Block, View
 from regard.kernels.compile import kernel
 from regard.kernels.vector import like
@@ -32,6 +33,10 @@ class Uniform:
             _look, [(k, k + 1) for k in range(len(edges))], *view.layout(), lexicon.table, lexicon.null,
             edges, block.base, found.post, found.null, scores, threads=threads,
         )  # fmt: skip
+
+    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
+        """Word by word: none depends on another."""
+        return likeliest(view, block, found, threads)
 
     def sums(self, view: View, found: Found) -> Array:
         """Nothing."""

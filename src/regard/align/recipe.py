@@ -1,0 +1,93 @@
+"""What is trained, in which order, on which belief: every number that changes the links, in one frozen object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from regard.align.expect import Agreement
+from regard.align.lexicon import Dirichlet
+from regard.errors import RegardError, unknown_name
+
+__all__ = ["RECIPES", "Recipe", "Stage", "recipe"]
+
+MODELS = ("ibm1", "ibm2", "diagonal", "hmm")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some iterations of one model, which begins where the one before left off; with ``agreement`` both directions
+    learn from what they agree on."""
+
+    model: str
+    iterations: int
+    agreement: Agreement | None = None
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise unknown_name("model", self.model, MODELS)
+        if self.iterations < 1:
+            raise RegardError(f"iterations: found {self.iterations} for {self.model}, wanted at least 1")
+
+    def __str__(self) -> str:
+        return f"{self.model}:{self.iterations}" + (f":{self.agreement}" if self.agreement else "")
+
+    @staticmethod
+    def of(text: str) -> Stage:
+        """``MODEL:ITERATIONS``, or ``MODEL:ITERATIONS:AGREEMENT``.
+
+        >>> Stage.of("hmm:5:product")
+        Stage(model='hmm', iterations=5, agreement='product')
+        """
+        model, _, rest = text.partition(":")
+        number, _, agreement = rest.partition(":")
+        if not number.isdecimal():
+            raise RegardError(f"stages: found {text!r}, wanted MODEL:ITERATIONS, such as hmm:5")
+        if agreement not in ("", "product", "geometric", "mean"):
+            raise unknown_name("agreement", agreement, ("product", "geometric", "mean"))
+        return Stage(model, int(number), agreement or None)  # type: ignore[arg-type]  # checked in the line above
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Stages, and what is believed before any word is counted.
+
+    ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump.
+    """
+
+    stages: tuple[Stage, ...]
+    prior: Dirichlet = field(default_factory=Dirichlet)
+    null: float = 0.1
+    jump: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**asdict(self), "stages": [str(stage) for stage in self.stages]}
+
+    @staticmethod
+    def from_dict(given: Mapping[str, Any]) -> Recipe:
+        """The recipe that ``to_dict`` wrote."""
+        stages = tuple(Stage.of(each) for each in given["stages"])
+        return Recipe(stages, Dirichlet(**given["prior"]), given["null"], given["jump"])
+
+
+def _classic(*stages: tuple[str, int]) -> Recipe:
+    return Recipe(tuple(Stage(*stage) for stage in stages))
+
+
+#: What ``--model`` names. The classical chains train as their papers and GIZA++ do.
+RECIPES: dict[str, Recipe] = {
+    "ibm1": _classic(("ibm1", 5)),
+    "ibm2": _classic(("ibm1", 5), ("ibm2", 5)),
+    "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
+    "hmm": Recipe((Stage("ibm1", 5), Stage("hmm", 5)), null=0.2),
+    "best": Recipe((Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")), Dirichlet(0.001, 0.001), null=0.1, jump=0.1),
+}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of this name."""
+    if name not in RECIPES:
+        raise unknown_name("model", name, RECIPES)
+    return RECIPES[name]
