@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.translate import checkpoint
-from regard.translate.model import Config, Model
+from regard.translate.models.bahdanau import Config, Model
 from regard.translate.vocabulary import Vocabulary
 
 LINES = ["one two three", "two three", "three one two one"] * 20

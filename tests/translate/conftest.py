@@ -36,7 +36,8 @@ class Toy:
             "dev_tgt": self.dev_target,
             "out": out,
             "threads": 1,
-            **{k: v for k, v in self.settings.to_dict().items() if v != getattr(Settings(), k)},
+            **{k: v for k, v in self.settings.to_dict().items() if k != "sizes" and v != getattr(Settings(), k)},
+            **self.settings.sizes,
             **changes,
         }
         return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
@@ -57,10 +58,7 @@ def toy(tmp_path: Path) -> Toy:
     small = Settings(
         source_pieces=24,
         target_pieces=24,
-        embedding=16,
-        hidden=16,
-        alignment=16,
-        readout=16,
+        sizes={"embedding": 16, "hidden": 16, "alignment": 16, "readout": 16},
         dropout=0.1,
         epochs=3,
         batch_tokens=400,

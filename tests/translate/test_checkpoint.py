@@ -10,7 +10,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate.model import Config, Model
+from regard.translate.models.bahdanau import Config, Model
 from regard.translate.vocabulary import Vocabulary
 
 

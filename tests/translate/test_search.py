@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.translate.batches import pad
-from regard.translate.model import Config, Model
+from regard.translate.models.bahdanau import Config, Model
 from regard.translate.search import beam_search
 from regard.translate.vocabulary import BOS, EOS, PAD, UNK
 

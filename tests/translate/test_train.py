@@ -70,7 +70,14 @@ def test_a_run_refuses_another_beginning_and_other_sizes(toy: Toy, tmp_path: Pat
     run(toy, tmp_path / "first")
     run(toy, tmp_path / "other", replace(toy.settings, seed=2))
     with pytest.raises(RegardError, match="hidden: found 12, the model to begin from has 16"):
-        run(toy, tmp_path / "second", replace(toy.settings, hidden=12), start=tmp_path / "first")
+        run(
+            toy,
+            tmp_path / "second",
+            replace(toy.settings, sizes={**toy.settings.sizes, "hidden": 12}),
+            start=tmp_path / "first",
+        )
+    with pytest.raises(RegardError, match="model: found transformer, the one to begin from is a bahdanau"):
+        run(toy, tmp_path / "second", replace(toy.settings, model="transformer", sizes={}), start=tmp_path / "first")
     run(toy, tmp_path / "third", start=tmp_path / "first")
     with pytest.raises(RegardError, match="from: not what the run"):
         run(toy, tmp_path / "third", start=tmp_path / "other")
@@ -97,6 +104,20 @@ def test_stopped_anywhere_it_ends_with_the_very_weights(toy: Toy, tmp_path: Path
     assert [h["bleu"] for h in outcome.history] == [h["bleu"] for h in whole.history]
     assert [h["loss"] for h in outcome.history] == [h["loss"] for h in whole.history]
     assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_transformer_stops_and_goes_on_too(toy: Toy, tmp_path: Path) -> None:
+    sizes = {"width": 14, "heads": 7, "layers": 3, "feed": 11}
+    settings = replace(toy.settings, model="transformer", sizes=sizes)
+    whole = run(toy, tmp_path / "whole", settings)
+    for after in (1, 11, 10**9):
+        outcome = train(*toy.files, tmp_path / "parts", settings, threads=1, report=Stopper(after))
+    assert outcome.history[-1]["loss"] == whole.history[-1]["loss"]
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+    found = Translator.load(tmp_path / "parts").translate(["one two three"], padding=2)[0]
+    assert found.weights.shape == (len(found.target), len(found.source))  # the mean over layers and heads
+    torch.testing.assert_close(found.weights.sum(-1), torch.ones(len(found.target)))
+    assert found.on_padding == 0.0
 
 
 def test_a_run_that_stops_between_saves_repeats_from_the_last(
@@ -180,12 +201,20 @@ def test_a_finished_run_is_left_alone(toy: Toy, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "state.pt").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize(("name", "value"), [("hidden", 17), ("seed", 2), ("rate", 0.02), ("tokenize", "13a")])
+@pytest.mark.parametrize(("name", "value"), [("seed", 2), ("rate", 0.02), ("tokenize", "13a")])
 def test_other_settings_are_refused_by_name(toy: Toy, tmp_path: Path, name: str, value: object) -> None:
     run(toy, tmp_path / "run", minutes=0.0)
     was = getattr(toy.settings, name)
     with pytest.raises(RegardError, match=rf"{name}: the run in .* was begun with {was}, found {value}"):
         run(toy, tmp_path / "run", replace(toy.settings, **{name: value}))  # type: ignore[arg-type]
+
+
+def test_other_sizes_and_another_model_are_refused_by_name(toy: Toy, tmp_path: Path) -> None:
+    run(toy, tmp_path / "run", minutes=0.0)
+    with pytest.raises(RegardError, match=r"hidden: the run in .* was begun with 16, found 17"):
+        run(toy, tmp_path / "run", replace(toy.settings, sizes={**toy.settings.sizes, "hidden": 17}))
+    with pytest.raises(RegardError, match=r"model: the run in .* was begun with bahdanau, found transformer"):
+        run(toy, tmp_path / "run", replace(toy.settings, model="transformer", sizes={}))
 
 
 def test_other_text_is_refused_by_name(toy: Toy, tmp_path: Path) -> None:
@@ -235,11 +264,25 @@ def test_a_broken_gradient_is_said(toy: Toy, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("epochs", 0), ("rate", 0.0), ("smoothing", 1.0), ("precision", "float8"), ("tokenize", "moses"), ("hidden", 0)],
+    [("epochs", 0), ("rate", 0.0), ("smoothing", 1.0), ("precision", "float8"), ("tokenize", "moses")],
 )
 def test_settings_that_cannot_be(name: str, value: object) -> None:
     with pytest.raises(RegardError, match=f"{name}: found"):
         replace(Settings(), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "said"),
+    [
+        ("bahdanau", {"hidden": 0}, "hidden: found 0"),
+        ("transformer", {"hidden": 8}, "hidden: a transformer has no such size; it has width, heads, layers"),
+        ("transformer", {"heads": 3}, "width: found 256, wanted an even number that 3 heads can share"),
+        ("transfromer", {}, "model: unknown name 'transfromer'; did you mean 'transformer'"),
+    ],
+)
+def test_sizes_that_cannot_be(model: str, sizes: dict[str, int], said: str) -> None:
+    with pytest.raises(RegardError, match=said):
+        Settings(model=model, sizes=sizes)
 
 
 def test_the_rate_climbs_and_falls_to_nothing() -> None:
@@ -252,9 +295,8 @@ def test_the_rate_climbs_and_falls_to_nothing() -> None:
 @pytest.mark.slow
 def test_a_small_task_is_learnt(toy: Toy, tmp_path: Path) -> None:
     """Reversal: what is written first stands last in the source, so the decoder has to look for it."""
-    settings = replace(
-        toy.settings, sample=0.0, patience=0, epochs=50, batch_tokens=200, hidden=32, embedding=32, alignment=32
-    )
+    sizes = {"hidden": 32, "embedding": 32, "alignment": 32, "readout": 16}
+    settings = replace(toy.settings, sample=0.0, patience=0, epochs=50, batch_tokens=200, sizes=sizes)
     outcome = run(toy, tmp_path / "run", settings)
     assert outcome.best is not None
     assert outcome.best > 90

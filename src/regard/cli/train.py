@@ -22,10 +22,16 @@ def train(
     ] = None,
     source_pieces: Annotated[int, typer.Option(help="Size of the source vocabulary.")] = 4000,
     target_pieces: Annotated[int, typer.Option(help="Size of the target vocabulary.")] = 4000,
-    embedding: Annotated[int, typer.Option(help="Width of the embeddings.")] = 256,
-    hidden: Annotated[int, typer.Option(help="Width of the recurrent states.")] = 320,
-    alignment: Annotated[int, typer.Option(help="Width in which states and keys are compared.")] = 256,
-    readout: Annotated[int, typer.Option(help="Width of the maxout readout.")] = 256,
+    model: Annotated[str, typer.Option(help="Architecture: bahdanau or transformer.")] = "bahdanau",
+    embedding: Annotated[int | None, typer.Option(help="bahdanau: width of the embeddings (256).")] = None,
+    hidden: Annotated[int | None, typer.Option(help="bahdanau: width of the recurrent states (320).")] = None,
+    alignment: Annotated[int | None, typer.Option(help="bahdanau: width in which states and keys meet (256).")] = None,
+    readout: Annotated[int | None, typer.Option(help="bahdanau: width of the maxout readout (256).")] = None,
+    width: Annotated[int | None, typer.Option(help="transformer: width of every layer (256).")] = None,
+    heads: Annotated[int | None, typer.Option(help="transformer: heads of every attention (4).")] = None,
+    layers: Annotated[int | None, typer.Option(help="transformer: layers on each side (3).")] = None,
+    feed: Annotated[int | None, typer.Option(help="transformer: width inside the feed-forward parts (1024).")] = None,
+    norm: Annotated[str | None, typer.Option(help="transformer: normalise post (published) or pre.")] = None,
     dropout: Annotated[float, typer.Option(help="Share of features dropped in training.")] = 0.3,
     epochs: Annotated[int, typer.Option(help="Passes over the text; the learning rate ends at 0 with them.")] = 20,
     batch_tokens: Annotated[int, typer.Option(help="Most pieces in a batch, both sides, padding counted.")] = 4096,
@@ -47,7 +53,7 @@ def train(
     threads: Annotated[int | None, typer.Option(help="Processor threads; all when left out.")] = None,
     save_every: Annotated[float, typer.Option(help="Seconds between saves.")] = 120.0,
 ) -> None:
-    """Learn a translator that looks at the source as it writes (Bahdanau's encoder-decoder).
+    """Learn a translator that looks at the source as it writes: Bahdanau's encoder-decoder, or a Transformer.
 
     Line n of --src is translated by line n of --tgt. Stop it at any moment, by Ctrl-C or worse: the same command
     goes on where it stopped, and ends as if it had never stopped. DIR then holds a model for
@@ -59,6 +65,8 @@ def train(
 
       regard train --src train.en --tgt train.zh --dev-src dev.en --dev-tgt dev.zh --out runs/en-zh --tokenize zh
 
+      regard train ... --model transformer --layers 3 --width 256 --dropout 0.1
+
       regard train ... --minutes 10 --precision bfloat16 --threads 1
     """
     from rich.console import Console
@@ -67,13 +75,22 @@ def train(
     from regard.translate.settings import Settings
     from regard.translate.train import train as run
 
+    given: dict[str, int | str | None] = {
+        "embedding": embedding,
+        "hidden": hidden,
+        "alignment": alignment,
+        "readout": readout,
+        "width": width,
+        "heads": heads,
+        "layers": layers,
+        "feed": feed,
+        "norm": norm,
+    }
     settings = Settings(
         source_pieces=source_pieces,
         target_pieces=target_pieces,
-        embedding=embedding,
-        hidden=hidden,
-        alignment=alignment,
-        readout=readout,
+        model=model,
+        sizes={name: size for name, size in given.items() if size is not None},
         dropout=dropout,
         epochs=epochs,
         batch_tokens=batch_tokens,

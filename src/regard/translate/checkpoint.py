@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -28,7 +28,8 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.files import replace
-from regard.translate.model import Config, Model
+from regard.translate.models import ARCHITECTURES, architecture, name_of
+from regard.translate.models.architecture import Config, EncoderDecoder
 from regard.translate.vocabulary import Vocabulary
 
 __all__ = [
@@ -82,10 +83,10 @@ def save_vocabularies(directory: Path, source: Vocabulary, target: Vocabulary) -
 
 def save_config(directory: Path, config: Config) -> None:
     """Writes ``config.json``."""
-    write_json(directory / "config.json", asdict(config))
+    write_json(directory / "config.json", {"model": name_of(config), **asdict(config)})  # type: ignore[call-overload]
 
 
-def load_model(directory: Path) -> tuple[Model, Vocabulary, Vocabulary]:
+def load_model(directory: Path) -> tuple[EncoderDecoder[Any, Any], Vocabulary, Vocabulary]:
     """The model of a directory in float32, ready to translate, and its two vocabularies.
 
     Raises:
@@ -97,12 +98,16 @@ def load_model(directory: Path) -> tuple[Model, Vocabulary, Vocabulary]:
     if not directory.is_dir():
         raise RegardError(f"model: {directory} is no directory; give one that regard train --out wrote")
     found = read_json(directory / "config.json")
-    known = {field.name for field in fields(Config)}
+    name = found.pop("model", "bahdanau")  # files from before there was another do not say
+    if name not in ARCHITECTURES:
+        raise RegardError(f"model: {directory / 'config.json'} has a {name!r}; known: {', '.join(ARCHITECTURES)}")
+    made = architecture(name)
+    known = {"source_vocabulary", "target_vocabulary", "dropout", *made.sizes}
     if not {"source_vocabulary", "target_vocabulary"} <= set(found) or not set(found) <= known:
         raise RegardError(
             f"model: {directory / 'config.json'} has {', '.join(sorted(found))}; wanted {', '.join(sorted(known))}"
         )
-    config = Config(**found)
+    config = made.config(**found)
     source, target = (Vocabulary(_read(directory / name)) for name in ("source.model", "target.model"))
     for name, vocabulary, size in (
         ("source.model", source, config.source_vocabulary),
@@ -120,7 +125,7 @@ def load_model(directory: Path) -> tuple[Model, Vocabulary, Vocabulary]:
         raise RegardError(
             f"model: {directory / 'model.safetensors'} is damaged ({error}); copy it again or train again"
         ) from error
-    model = Model(config)
+    model = made.model(config)
     wanted = model.state_dict()
     wrong = [n for n in wanted if n not in weights or weights[n].shape != wanted[n].shape]
     if wrong or set(weights) != set(wanted):

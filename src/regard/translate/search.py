@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.translate.model import Model
+from regard.translate.models.architecture import EncoderDecoder
 from regard.translate.vocabulary import BOS, EOS, PAD, UNK
 
 __all__ = ["Hypothesis", "beam_search"]
@@ -24,7 +27,7 @@ class Hypothesis:
 
 @torch.no_grad()
 def beam_search(
-    model: Model,
+    model: EncoderDecoder[Any, Any],
     source: Tensor,
     lengths: Tensor,
     *,
@@ -58,7 +61,7 @@ def beam_search(
 
 
 def _search(
-    model: Model, source: Tensor, lengths: Tensor, width: int, normalise: float, unknown: bool
+    model: EncoderDecoder[Any, Any], source: Tensor, lengths: Tensor, width: int, normalise: float, unknown: bool
 ) -> list[Hypothesis]:
     batch = source.shape[0]
     if batch == 0:
@@ -66,7 +69,8 @@ def _search(
     vocabulary = model.config.target_vocabulary
     width = min(width, vocabulary)
     memory, first = model.encode(source, lengths)
-    state = first.expand(batch, width, -1)  # (B, K, n)
+    state = _each(first, lambda x: x.expand(batch, width, *x.shape[2:]))  # (B, K, ...)
+    rows = torch.arange(batch).unsqueeze(-1)
     previous = torch.full((batch, width), BOS)
     total = torch.full((batch, width), float("-inf"))  # log p so far; at the start all K are the same, so one lives
     total[:, 0] = 0.0
@@ -92,7 +96,7 @@ def _search(
         total = candidate.flatten(1).gather(1, best)
         size = size.gather(1, parent)
         done = done.gather(1, parent) | (previous == EOS) | (step >= limit).unsqueeze(-1)
-        state = state.gather(1, parent.unsqueeze(-1).expand(-1, -1, state.shape[-1]))
+        state = _each(state, partial(_rows, rows, parent))
         ids = ids.gather(1, parent.unsqueeze(-1).expand(-1, -1, ids.shape[-1]))
         ids = torch.cat([ids, previous.unsqueeze(-1)], -1)
         if bool(done.all()):
@@ -103,3 +107,13 @@ def _search(
         Hypothesis(tuple(i for i in ids[b, k].tolist() if i != PAD), float(score[b, k]))
         for b, k in enumerate(winner.tolist())
     ]
+
+
+def _rows(rows: Tensor, parent: Tensor, x: Tensor) -> Tensor:
+    """Of each sentence the rows ``parent`` (B, K) of x (B, K, ...)."""
+    return x[rows, parent]
+
+
+def _each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """``change`` done to the tensor, or to each of the tensors, that a state is."""
+    return change(state) if isinstance(state, Tensor) else tuple(change(x) for x in state)

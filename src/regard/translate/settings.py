@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from regard.errors import RegardError
 from regard.translate.evaluate import Tokenize
-from regard.translate.model import Config
+from regard.translate.models import architecture, complete
+from regard.translate.models.architecture import Config
 
 __all__ = ["Precision", "Settings", "changed"]
 
@@ -19,19 +20,18 @@ Precision = Literal["float32", "bfloat16"]
 class Settings:
     """Sizes, regularisation, optimisation. Two runs with equal settings, text and threads are the same run.
 
-    The learning rate climbs to ``rate`` over ``warmup`` updates and falls along half a cosine to 0 at the end of the
-    last of ``epochs``. ``ema`` averages the weights as they go (0: off), and the average is what is tested and kept.
-    ``sample`` draws the pieces of the training text anew each epoch, among a sentence's likeliest readings, with
-    probability ∝ P^sample (0: off); the last ``plain`` epochs take the likeliest alone, as translating will.
+    ``model`` is an architecture's name, ``sizes`` are its own (``architecture(model).sizes``); those left out are its
+    defaults. The learning rate climbs to ``rate`` over ``warmup`` updates and falls along half a cosine to 0 at the
+    end of the last of ``epochs``. ``ema`` averages the weights as they go (0: off), and the average is what is tested
+    and kept. ``sample`` draws the pieces of the training text anew each epoch, among a sentence's likeliest readings,
+    with probability ∝ P^sample (0: off); the last ``plain`` epochs take the likeliest alone, as translating will.
     ``patience`` epochs without a better dev BLEU end the run (0: never).
     """
 
     source_pieces: int = 4000
     target_pieces: int = 4000
-    embedding: int = 256
-    hidden: int = 320
-    alignment: int = 256
-    readout: int = 256
+    model: str = "bahdanau"
+    sizes: Mapping[str, int | str] = field(default_factory=dict)
     dropout: float = 0.3
     epochs: int = 20
     batch_tokens: int = 4096
@@ -72,19 +72,18 @@ class Settings:
             " or ".join(get_args(Precision)),
         )
         _want("tokenize", self.tokenize, self.tokenize in get_args(Tokenize), ", ".join(get_args(Tokenize)))
-        self.config(8, 8)  # checks the sizes and the dropout
+        object.__setattr__(self, "sizes", complete(self.model, dict(self.sizes)))
+        self.config(8, 8)  # checks the dropout
 
     def config(self, source_vocabulary: int, target_vocabulary: int) -> Config:
         """The sizes of the model for vocabularies of these sizes."""
-        return Config(
+        found: Config = architecture(self.model).config(
             source_vocabulary=source_vocabulary,
             target_vocabulary=target_vocabulary,
-            embedding=self.embedding,
-            hidden=self.hidden,
-            alignment=self.alignment,
-            readout=self.readout,
             dropout=self.dropout,
+            **self.sizes,
         )
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""
@@ -93,10 +92,14 @@ class Settings:
 
 def changed(before: Mapping[str, Any], now: Settings) -> tuple[str, Any, Any] | None:
     """The first setting that differs from a run's: its name, what it was and what it is; None where all agree."""
-    for field in fields(now):
-        value = getattr(now, field.name)
-        if before.get(field.name) != value:
-            return field.name, before.get(field.name), value
+    for each in fields(now):
+        was, value = before.get(each.name), getattr(now, each.name)
+        if each.name == "sizes" and isinstance(was, Mapping):
+            for name, size in value.items():
+                if was.get(name) != size:
+                    return name, was.get(name), size
+        elif was != value:
+            return each.name, was, value
     return None
 
 

@@ -21,7 +21,8 @@ from regard.translate.batches import Batch, collate, plan
 from regard.translate.corpus import Corpus, read_parallel
 from regard.translate.evaluate import bleu
 from regard.translate.loss import smoothed_cross_entropy
-from regard.translate.model import Model
+from regard.translate.models import architecture, name_of
+from regard.translate.models.architecture import EncoderDecoder
 from regard.translate.progress import Report, Silent
 from regard.translate.settings import Settings, changed
 from regard.translate.translator import Translator
@@ -57,7 +58,7 @@ class _Position:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
-def loss(model: Model, batch: Batch, smoothing: float = 0.0) -> Tensor:
+def loss(model: EncoderDecoder[Any, Any], batch: Batch, smoothing: float = 0.0) -> Tensor:
     """Mean over the target's pieces, padding left out, of -Σ_y q(y) log p(y | y_<i, x); q is 1 at the true piece,
     or spreads ``smoothing`` of it evenly over the vocabulary."""
     hidden = model.hidden(batch.source, batch.source_lengths, batch.previous)
@@ -115,7 +116,7 @@ class _Run:
         identity = {"settings": settings.to_dict(), "corpus": corpus.digest, "dev": dev.digest, "from": begun}
         _same_run(out, identity, settings)
         state = checkpoint.load_state(out)
-        first: Model | None = None
+        first: EncoderDecoder[Any, Any] | None = None
         if state is None and start is not None:
             first, self.source, self.target = checkpoint.load_model(start)
             _check_sizes(first, settings)
@@ -131,7 +132,7 @@ class _Run:
             checkpoint.save_vocabularies(out, self.source, self.target)
             checkpoint.save_config(out, settings.config(len(self.source), len(self.target)))
         torch.manual_seed(settings.seed)
-        self.model = Model(settings.config(len(self.source), len(self.target)))
+        self.model = architecture(settings.model).model(settings.config(len(self.source), len(self.target)))
         if first is not None:
             self.model.load_state_dict(first.state_dict())
         self.average = deepcopy(self.model).eval().requires_grad_(False)
@@ -309,10 +310,13 @@ def _same_run(out: Path, identity: dict[str, Any], settings: Settings) -> None:
             raise RegardError(f"{option}: not what the run in {out} was begun with; give that, or another --out")
 
 
-def _check_sizes(first: Model, settings: Settings) -> None:
+def _check_sizes(first: EncoderDecoder[Any, Any], settings: Settings) -> None:
     """Raises where a model to begin with has other sizes than those asked for; its dropout is free to change."""
-    for name in ("embedding", "hidden", "alignment", "readout"):
-        found, wanted = getattr(first.config, name), getattr(settings, name)
+    if name_of(first.config) != settings.model:
+        found = name_of(first.config)
+        raise RegardError(f"model: found {settings.model}, the one to begin from is a {found}; give --model {found}")
+    for name, wanted in settings.sizes.items():
+        found = getattr(first.config, name)
         if found != wanted:
             raise RegardError(f"{name}: found {wanted}, the model to begin from has {found}; give --{name} {found}")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.translate import checkpoint
 from regard.translate.batches import pad
-from regard.translate.model import Model
+from regard.translate.models.architecture import EncoderDecoder
 from regard.translate.search import beam_search
 from regard.translate.vocabulary import BOS, PAD, Vocabulary
 
@@ -26,8 +27,9 @@ class Translation:
 
     ``source`` holds S pieces and ``target`` T pieces, both closed by ``</s>`` (a target cut at its length limit is
     not). ``weights`` (T, S) is the soft alignment: row i is where the decoder looked before it said piece i, and sums
-    to 1. ``on_padding`` is the largest weight that fell behind the sentence's own end, where a batch is padded; it is
-    0, or the mask is broken. An empty sentence has no pieces, and weights (0, 0).
+    to 1; of a model with several looks a step, the mean over its layers and heads. ``on_padding`` is the largest weight
+    that fell behind the sentence's own end, where a batch is padded; it is 0, or the mask is broken. An empty
+    sentence has no pieces, and weights (0, 0).
     """
 
     source: tuple[str, ...]
@@ -45,7 +47,7 @@ class Translator:
     'Une bonne journée.'
     """
 
-    def __init__(self, model: Model, source: Vocabulary, target: Vocabulary) -> None:
+    def __init__(self, model: EncoderDecoder[Any, Any], source: Vocabulary, target: Vocabulary) -> None:
         self.model = model.eval()
         self.source = source
         self.target = target
@@ -76,7 +78,7 @@ class Translator:
         best = beam_search(self.model, source, lengths, width=beam, normalise=normalise, unknown=False)
         said, _ = pad([(BOS, *hypothesis.ids[:-1]) for hypothesis in best])
         with torch.no_grad():
-            looked = self.model.align(source, lengths, said)  # (B, T, S)
+            looked = self.model.align(source, lengths, said).mean((1, 2))  # (B, T, S)
         for row, (n, hypothesis) in enumerate(zip(full, best, strict=True)):
             found[n] = Translation(
                 source=tuple(self.source.pieces(ids[row])),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.translate import checkpoint
-from regard.translate.model import Config, Model
+from regard.translate.models.bahdanau import Config, Model
 from regard.translate.translator import Translator
 from regard.translate.vocabulary import Vocabulary
 

@@ -11,6 +11,7 @@ from regard.errors import RegardError
 from regard.mask import padding
 from regard.operator import attend, weights
 from regard.score import Additive
+from regard.translate.models.architecture import EncoderDecoder
 from regard.translate.recurrence import gru, gru_step
 from regard.translate.vocabulary import PAD
 
@@ -59,7 +60,7 @@ class Memory:
     lengths: Tensor
 
 
-class Model(nn.Module):
+class Model(EncoderDecoder[Memory, Tensor]):
     """p(y_i | y_<i, x) ∝ exp(W_o t_i), with t_i read out of what a soft look at the source found.
 
     ::
@@ -179,10 +180,6 @@ class Model(nn.Module):
         logits = self.output(self._read_out(state, embedded, context))
         return logits, self._advance(self.cell_previous(embedded), context, state)
 
-    def forward(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
-        """Unnormalised log-probabilities (B, T, V) of a target whose right-shifted pieces are ``previous`` (B, T)."""
-        return self.vocabulary(self.hidden(source, lengths, previous))
-
     def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """t (B, T, l) of a given target: :meth:`forward` before its last product, so that padding can skip it."""
         memory, state = self.encode(source, lengths)
@@ -202,14 +199,14 @@ class Model(nn.Module):
         return scores
 
     def align(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
-        """α (B, T, S): where the decoder looks before each piece of a given target, right-shifted as ``previous``."""
+        """α (B, 1, 1, T, S): where the decoder looks before each piece of a given target, right-shifted."""
         memory, state = self.encode(source, lengths)
         projected = self.cell_previous(self.target_embedding(previous)).unbind(1)
         found = []
         for i in range(previous.shape[1]):
             found.append(self.look_weights(state, memory))
             state = self._advance(projected[i].unsqueeze(1), self.look(state, memory), state)
-        return torch.cat(found, 1)
+        return torch.cat(found, 1)[:, None, None]
 
     def _advance(self, projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
         """s_i = z s_{i-1} + (1 - z) tanh(x + r ∘ (U s_{i-1} + b)): nn.GRUCell with part of its input done.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError
 from regard.translate.batches import Batch, collate
-from regard.translate.model import Config, Memory, Model
+from regard.translate.models.bahdanau import Config, Memory, Model
 from regard.translate.train import loss
 from regard.translate.vocabulary import PAD
 
@@ -63,7 +63,7 @@ def test_padding_of_the_source_changes_nothing(model: Model, batch: Batch) -> No
 
 
 def test_the_padding_test_would_see_a_missing_mask(model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.translate.model.padding", lambda lengths: None)
+    monkeypatch.setattr("regard.translate.models.bahdanau.padding", lambda lengths: None)
     assert (loss(model, batch) - loss(model, scribbled(batch))).abs().item() > 1e-4
 
 
@@ -75,7 +75,7 @@ def test_a_sentence_alone_and_in_a_batch_reads_the_same(model: Model, batch: Bat
 
 
 def test_weights_on_padding_are_exactly_zero(model: Model, batch: Batch) -> None:
-    found = model.align(batch.source, batch.source_lengths, batch.previous)  # (B, T, S)
+    found = model.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]  # (B, T, S)
     hidden = torch.arange(batch.source.shape[1]) >= batch.source_lengths.unsqueeze(1)
     assert found.masked_select(hidden.unsqueeze(1)).abs().max().item() == 0.0
     torch.testing.assert_close(found.sum(-1), torch.ones_like(found[..., 0]))
@@ -91,7 +91,7 @@ def test_padding_of_the_target_bears_no_loss(model: Model, batch: Batch) -> None
 
 
 def test_an_untrained_model_looks_everywhere_alike(batch: Batch) -> None:
-    found = Model(SIZES).eval().align(batch.source, batch.source_lengths, batch.previous)
+    found = Model(SIZES).eval().align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
     for row, length in zip(found, batch.source_lengths.tolist(), strict=True):
         assert torch.equal(row[:, :length], torch.full_like(row[:, :length], 1 / length))
         entropy = -(row[:, :length] * row[:, :length].log()).sum(-1)
@@ -102,7 +102,7 @@ def test_the_state_before_the_step_asks(model: Model, batch: Batch) -> None:
     """α_i and the readout of y_i depend on y_{i-1} only through E y_{i-1}: α_i not at all."""
     other = batch.previous.clone()
     other[:, 2] = (other[:, 2] + 5) % 30 + 4  # y_1 enters s_2, which asks at step 3, not at step 2
-    a, b = (model.align(batch.source, batch.source_lengths, previous) for previous in (batch.previous, other))
+    a, b = (model.align(batch.source, batch.source_lengths, previous)[:, 0, 0] for previous in (batch.previous, other))
     assert torch.equal(a[1, :3], b[1, :3])
     assert not torch.allclose(a[1, 3], b[1, 3])
 
@@ -110,7 +110,7 @@ def test_the_state_before_the_step_asks(model: Model, batch: Batch) -> None:
 def test_changing_the_new_state_cannot_change_its_own_look(
     model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = model.align(batch.source, batch.source_lengths, batch.previous)
+    before = model.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
     true, calls = model._advance, iter(range(10**6))
 
     def moved(projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def test_changing_the_new_state_cannot_change_its_own_look(
         return after + 1.0 if next(calls) == 2 else after  # s_3, by the third step
 
     monkeypatch.setattr(model, "_advance", moved)
-    after = model.align(batch.source, batch.source_lengths, batch.previous)
+    after = model.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
     assert torch.equal(after[:, :3], before[:, :3])
     assert not torch.allclose(after[1, 3], before[1, 3])
 

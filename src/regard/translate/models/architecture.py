@@ -1,0 +1,68 @@
+"""What every translator is: it reads a source, says a target piece by piece, and tells where it looked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+__all__ = ["Config", "EncoderDecoder"]
+
+Memory = TypeVar("Memory")
+State = TypeVar("State")
+
+
+class Config(Protocol):
+    """Sizes of a model: a frozen dataclass that JSON can hold, and that refuses sizes that cannot be."""
+
+    @property
+    def source_vocabulary(self) -> int: ...
+
+    @property
+    def target_vocabulary(self) -> int: ...
+
+    @property
+    def dropout(self) -> float: ...
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers a model of these sizes learns."""
+
+
+class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
+    """p(y | x) = Π_i p(y_i | y_<i, x): the five questions that training, searching and looking ask of a model.
+
+    A memory is what the encoder made of a batch of sources. A state is what the decoder carries from step to step: a
+    tensor, or a tuple of tensors, whose axes begin with (B, L) for L beginnings of each target. Every beginning reads
+    its sentence's one memory, which is never copied.
+    """
+
+    config: Any  # a Config; each model knows its own
+
+    @abstractmethod
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
+        """Reads ``source`` (B, S) up to ``lengths`` (B,): the memory, and the state before the first step, L = 1."""
+
+    @abstractmethod
+    def step(self, state: State, previous: Tensor, memory: Memory) -> tuple[Tensor, State]:
+        """Unnormalised log-probabilities (B, L, V) of the piece after ``previous`` (B, L), and the state then."""
+
+    @abstractmethod
+    def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """What is read out before each piece of a given target, right-shifted as ``previous`` (B, T): (B, T, width)."""
+
+    @abstractmethod
+    def vocabulary(self, hidden: Tensor) -> Tensor:
+        """Unnormalised log-probabilities (..., V) of what :meth:`hidden` gave (..., width)."""
+
+    @abstractmethod
+    def align(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """Where the decoder looks before each piece of a given target, by layer and head: (B, N, H, T, S).
+
+        Exactly 0 on padding; a row sums to 1. A model with one look a step has N = H = 1.
+        """
+
+    def forward(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """Unnormalised log-probabilities (B, T, V) of a target whose right-shifted pieces are ``previous`` (B, T)."""
+        return self.vocabulary(self.hidden(source, lengths, previous))

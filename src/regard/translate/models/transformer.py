@@ -1,0 +1,270 @@
+"""The encoder-decoder that is attention and nothing else (Vaswani et al. 2017, arXiv:1706.03762)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard import mask, operator
+from regard.errors import RegardError
+from regard.mask import Mask
+from regard.nn import MultiHead
+from regard.position import sinusoidal
+from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.vocabulary import PAD
+
+__all__ = ["Config", "Memory", "Model"]
+
+Norm = Literal["post", "pre"]
+State = tuple[Tensor, ...]  # of each layer: the keys and values of what was said, side by side, (B, L, t, 2D)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes. The article's base model: width D = 512, 8 heads, 6 + 6 layers, feed 2048, dropout 0.1, norm "post"."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    width: int = 256
+    heads: int = 4
+    layers: int = 3
+    feed: int = 1024
+    norm: Norm = "post"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("source_vocabulary", "target_vocabulary", "width", "heads", "layers", "feed"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise RegardError(f"{name}: found {value!r}, wanted a whole number of at least 1")
+        if self.width % self.heads or self.width % 2:
+            raise RegardError(f"width: found {self.width}, wanted an even number that {self.heads} heads can share")
+        if self.norm not in get_args(Norm):
+            raise RegardError(f"norm: found {self.norm!r}, wanted {' or '.join(get_args(Norm))}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"dropout: found {self.dropout}, wanted a number in [0, 1)")
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers a model of these sizes learns."""
+        d, f = self.width, self.feed
+        heads, feed, norm = 4 * d * d + 4 * d, 2 * d * f + f + d, 2 * d
+        encoder = heads + feed + 2 * norm
+        decoder = 2 * heads + feed + 3 * norm
+        last = 2 * norm if self.norm == "pre" else 0
+        return d * (self.source_vocabulary + self.target_vocabulary) + self.layers * (encoder + decoder) + last
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A read source: what each decoder layer looks at, ``keys`` and ``values`` (B, H, S, D/H), and ``lengths`` (B,)."""
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    lengths: Tensor
+
+    @property
+    def mask(self) -> Mask:
+        return mask.padding(self.lengths)
+
+
+class Model(EncoderDecoder[Memory, State]):
+    """p(y_i | y_<i, x) ∝ exp(E_y · z_i), z the last layer of a decoder that looks at itself and at the source.
+
+    ::
+
+        x_0 = drop(√D · E x + PE)                                  PE sinusoidal          (B, S, D)
+        encoder layer:   x ← res(x, self attention);  x ← res(x, feed)
+        decoder layer:   y ← res(y, causal self attention);  y ← res(y, attention to x);  y ← res(y, feed)
+        feed(x)  = W_2 max(0, W_1 x + b_1) + b_2
+        res(x, f) = LN(x + drop(f(x)))      norm "post", as published
+                  = x + drop(f(LN(x)))      norm "pre", with one more LN after the last layer of each side
+
+    The output matrix is the target embedding, as published; the two sides have vocabularies of their own, so that the
+    source embedding is not shared with them. Dropout falls where the article has it: on every sub-layer's output and on
+    the sums of embeddings and positions; not on weights. Matrices start by Glorot's rule, embeddings from N(0, 1/D).
+
+    A source is never empty: it holds at least its end mark.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding = nn.Embedding(config.source_vocabulary, config.width, padding_idx=PAD)
+        self.target_embedding = nn.Embedding(config.target_vocabulary, config.width, padding_idx=PAD)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        last = nn.LayerNorm if config.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(config.width), last(config.width)
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        for name, parameter in self.named_parameters():
+            if "embedding" in name:
+                nn.init.normal_(parameter, std=self.config.width**-0.5)
+                parameter[PAD].zero_()
+            elif parameter.ndim == 2:
+                nn.init.xavier_uniform_(parameter)
+            elif name.endswith("bias"):
+                parameter.zero_()
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
+        """Reads ``source`` (B, S) up to ``lengths`` (B,). The state holds nothing yet: (B, 1, 0, 2D) of each layer."""
+        x, seen = self._embed(self.source_embedding, source, 0), mask.padding(lengths)
+        for layer in self.encoder:
+            x = layer(x, seen)
+        x = self.encoder_norm(x)
+        keys, values = zip(*(_keys_values(layer.cross, x) for layer in self._layers()), strict=True)
+        nothing = x.new_zeros(source.shape[0], 1, 0, 2 * self.config.width)
+        return Memory(keys, values, lengths), (nothing,) * self.config.layers
+
+    def step(self, state: State, previous: Tensor, memory: Memory) -> tuple[Tensor, State]:
+        """One target position for L beginnings of each sentence: log-probabilities (B, L, V), and the state after."""
+        after: list[Tensor] = []
+
+        def itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
+            new = torch.cat([layer.own.key(y), layer.own.value(y)], -1).unsqueeze(-2)  # (B, L, 1, 2D)
+            after.append(torch.cat([state[n], new.to(state[n].dtype)], -2))
+            keys, values = (_split(each, layer.own) for each in after[n].chunk(2, -1))  # (B, L, H, t+1, D/H)
+            return _read(layer.own, y.unsqueeze(-2), keys, values, None).squeeze(-2)
+
+        place = state[0].shape[-2]
+        y = self._embed(self.target_embedding, previous.unsqueeze(-1), place).squeeze(-2)  # (B, L, D)
+        logits = self.vocabulary(self._decode(y, memory, itself))
+        return logits, tuple(after)
+
+    def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """z (B, T, D) of a given target."""
+        memory, _ = self.encode(source, lengths)
+        return self._decode(self._embed(self.target_embedding, previous, 0), memory, _itself)
+
+    def vocabulary(self, hidden: Tensor) -> Tensor:
+        """E_y · z: (..., D) to (..., V)."""
+        return F.linear(hidden, self.target_embedding.weight)
+
+    def align(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        """Where each head of each layer looks before each piece of a given target: (B, N, H, T, S)."""
+        memory, _ = self.encode(source, lengths)
+        found: list[Tensor] = []
+
+        def noting(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
+            q = _split(layer.cross.query(y), layer.cross)
+            found.append(operator.weights(_full(q), _full(memory.keys[n]), mask=memory.mask))
+            return _cross(n, layer, memory, y)
+
+        self._decode(self._embed(self.target_embedding, previous, 0), memory, _itself, noting)
+        return torch.stack(found, 1)
+
+    def _embed(self, table: nn.Module, ids: Tensor, place: int) -> Tensor:
+        """√D · E x + PE of pieces (..., L) whose first stands at ``place``: (..., L, D)."""
+        x: Tensor = table(ids) * self.config.width**0.5
+        positions = sinusoidal(place + ids.shape[-1], self.config.width)[place:]
+        return F.dropout(x + positions.to(x), self.config.dropout, self.training)
+
+    def _layers(self) -> Iterator[DecoderLayer]:
+        return (layer for layer in self.decoder if isinstance(layer, DecoderLayer))  # for the type: all are
+
+    def _decode(
+        self,
+        y: Tensor,
+        memory: Memory,
+        itself: Callable[[int, DecoderLayer, Tensor], Tensor],
+        look: Callable[[int, DecoderLayer, Memory, Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """All layers over y (B, L, D), by how a layer reads what was said and how it looks at the source."""
+        for n, layer in enumerate(self._layers()):
+            y = layer(y, partial(itself, n, layer), partial(look or _cross, n, layer, memory))
+        z: Tensor = self.decoder_norm(y)
+        return z
+
+
+class Residual(nn.Module):
+    """x + drop(f(x)), normalised after (published) or before f (Xiong et al. 2020)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.before, self.dropout = config.norm == "pre", config.dropout
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        y = x + F.dropout(f(self.norm(x) if self.before else x), self.dropout, self.training)
+        out: Tensor = y if self.before else self.norm(y)
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """Self attention, then the feed."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.own, self.feed = MultiHead(config.width, config.heads), _feed(config)
+        self.after_own, self.after_feed = Residual(config), Residual(config)
+
+    def forward(self, x: Tensor, seen: Mask) -> Tensor:
+        """(B, S, D) to (B, S, D)."""
+        x = self.after_own(x, lambda y: _read(self.own, y, *_keys_values(self.own, y), seen))
+        out: Tensor = self.after_feed(x, self.feed)
+        return out
+
+
+class DecoderLayer(nn.Module):
+    """Self attention, a look at the source, then the feed."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.own, self.cross = (MultiHead(config.width, config.heads) for _ in range(2))
+        self.feed = _feed(config)
+        self.after_own, self.after_cross, self.after_feed = Residual(config), Residual(config), Residual(config)
+
+    def forward(self, y: Tensor, own: Callable[[Tensor], Tensor], look: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, L, D) to (B, L, D)."""
+        y = self.after_own(y, own)
+        y = self.after_cross(y, look)
+        out: Tensor = self.after_feed(y, self.feed)
+        return out
+
+
+def _itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
+    """The whole target reads itself, each place what is before it."""
+    return _read(layer.own, y, *_keys_values(layer.own, y), mask.causal())
+
+
+def _cross(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
+    """Layer n looks at the source."""
+    return _read(layer.cross, y, memory.keys[n], memory.values[n], memory.mask)
+
+
+def _feed(config: Config) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(config.width, config.feed), nn.ReLU(), nn.Linear(config.feed, config.width))
+
+
+def _split(x: Tensor, heads: MultiHead) -> Tensor:
+    """(..., L, D) to (..., H, L, D/H)."""
+    split: Tensor = x.unflatten(-1, (heads.heads, -1))
+    return split.transpose(-3, -2)
+
+
+def _keys_values(heads: MultiHead, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What x (B, S, D) is to those who look at it by ``heads``: (B, H, S, D/H) each."""
+    return _split(heads.key(x), heads), _split(heads.value(x), heads)
+
+
+def _read(heads: MultiHead, y: Tensor, keys: Tensor, values: Tensor, seen: Mask | None) -> Tensor:
+    """What ``heads`` read for y (..., L, D) from keys and values that were projected before."""
+    q = _split(heads.query(y), heads)
+    with torch.autocast("cpu", enabled=False):  # in full precision: it is little work, and rounding blurs a look
+        read = operator.attend(*(_full(x) for x in (q, keys, values)), mask=seen)
+    out: Tensor = heads.out(read.transpose(-3, -2).flatten(-2))
+    return out
+
+
+def _full(x: Tensor) -> Tensor:
+    """In float32 or wider."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,0 +1,223 @@
+"""The Transformer is the published one: what may not be seen, one step and all steps, its numbers, its starts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import RegardError
+from regard.translate.batches import Batch, collate, pad
+from regard.translate.models import transformer
+from regard.translate.models.transformer import Config, Model, Norm
+from regard.translate.search import beam_search
+from regard.translate.train import loss
+from regard.translate.vocabulary import EOS, PAD
+
+SIZES = Config(source_vocabulary=31, target_vocabulary=37, width=14, heads=7, layers=3, feed=11)
+
+
+@pytest.fixture(params=["post", "pre"])
+def model(request: pytest.FixtureRequest) -> Model:
+    """A model of odd sizes with weights of every sort, in float64."""
+    torch.manual_seed(3)
+    made = Model(replace(SIZES, norm=request.param)).double().eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.normal_(std=0.5)
+    return made
+
+
+@pytest.fixture
+def batch() -> Batch:
+    draw = torch.Generator().manual_seed(5)
+    rows = [
+        [torch.randint(4, high, (length,), generator=draw).tolist() for length in sizes]
+        for high, sizes in ((31, (11, 2, 7, 1)), (37, (3, 13, 5, 1)))
+    ]
+    return collate(rows[0], rows[1])
+
+
+def test_a_later_piece_changes_nothing_before_it(model: Model, batch: Batch) -> None:
+    other = batch.previous.clone()
+    other[:, 2] = (other[:, 2] + 5) % 30 + 4
+    a, b = (model(batch.source, batch.source_lengths, previous) for previous in (batch.previous, other))
+    assert torch.equal(a[:, :2], b[:, :2])
+    assert not torch.allclose(a[1, 2], b[1, 2])
+    looks = [model.align(batch.source, batch.source_lengths, previous) for previous in (batch.previous, other)]
+    assert torch.equal(looks[0][..., :2, :], looks[1][..., :2, :])
+    assert not torch.allclose(looks[0][1, ..., 2, :], looks[1][1, ..., 2, :])  # here the look knows its input
+
+
+def test_padding_of_the_source_changes_nothing(model: Model, batch: Batch) -> None:
+    wider = torch.nn.functional.pad(batch.source, (0, 3))
+    place = torch.arange(wider.shape[1])
+    scribbled = torch.where(place < batch.source_lengths.unsqueeze(1), wider, 4 + (7 * place) % 23)
+    before, after = loss(model, batch), loss(model, replace(batch, source=scribbled))
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-12)
+    for a, b in zip(
+        torch.autograd.grad(before, list(model.parameters())),
+        torch.autograd.grad(after, list(model.parameters())),
+        strict=True,
+    ):
+        torch.testing.assert_close(b, a, rtol=0, atol=1e-11)
+
+
+def test_the_padding_test_would_see_a_missing_mask(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    model = Model(SIZES).double().eval()
+    right = loss(model, batch)
+    monkeypatch.setattr("regard.mask.padding", lambda lengths: None)
+    assert (loss(model, batch) - right).abs().item() > 1e-4
+
+
+def test_a_sentence_alone_and_in_a_batch_reads_the_same(model: Model, batch: Batch) -> None:
+    together = model(batch.source, batch.source_lengths, batch.previous)
+    for n, (s, t) in enumerate(zip(batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)):
+        alone = model(batch.source[n : n + 1, :s], batch.source_lengths[n : n + 1], batch.previous[n : n + 1, :t])
+        torch.testing.assert_close(together[n, :t], alone[0])
+
+
+def test_weights_are_distributions_over_the_sentence(model: Model, batch: Batch) -> None:
+    found = model.align(batch.source, batch.source_lengths, batch.previous)
+    assert found.shape == (4, 3, 7, 13, 11)  # (B, N, H, T, S)
+    hidden = torch.arange(11) >= batch.source_lengths.unsqueeze(1)
+    assert found.masked_select(hidden[:, None, None, None]).abs().max().item() == 0.0
+    torch.testing.assert_close(found.sum(-1), torch.ones_like(found[..., 0]))
+
+
+def test_forward_is_the_steps_one_after_another_for_every_beginning(model: Model, batch: Batch) -> None:
+    """Two beginnings of each target go side by side, and do not see each other."""
+    other = (batch.previous + 9) % 30 + 4
+    wanted = [model(batch.source, batch.source_lengths, previous) for previous in (batch.previous, other)]
+    memory, state = model.encode(batch.source, batch.source_lengths)
+    state = tuple(each.expand(-1, 2, -1, -1) for each in state)
+    for i in range(batch.previous.shape[1]):
+        logits, state = model.step(state, torch.stack([batch.previous[:, i], other[:, i]], 1), memory)
+        for n in range(2):
+            torch.testing.assert_close(logits[:, n], wanted[n][:, i])
+
+
+def test_a_layer_is_torch_s_own(batch: Batch) -> None:
+    """nn.TransformerDecoderLayer is only the witness: ours is built of this package's parts."""
+    for norm in ("post", "pre"):
+        torch.manual_seed(3)
+        ours = transformer.DecoderLayer(replace(SIZES, norm=norm)).double().eval()
+        theirs = nn.TransformerDecoderLayer(
+            14, 7, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=norm == "pre", dtype=torch.float64
+        ).eval()
+        with torch.no_grad():
+            for mine, yours in ((ours.own, theirs.self_attn), (ours.cross, theirs.multihead_attn)):
+                parts = (mine.query, mine.key, mine.value)
+                yours.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+                yours.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+                yours.out_proj.load_state_dict(mine.out.state_dict())
+            theirs.linear1.load_state_dict(ours.feed[0].state_dict())
+            theirs.linear2.load_state_dict(ours.feed[2].state_dict())
+            for res, layer_norm in (
+                (ours.after_own, theirs.norm1),
+                (ours.after_cross, theirs.norm2),
+                (ours.after_feed, theirs.norm3),
+            ):
+                res.norm.weight.normal_()
+                layer_norm.load_state_dict(res.norm.state_dict())
+        y, x = torch.randn(2, 5, 14).double(), torch.randn(2, 3, 14).double()
+        k, v = transformer._keys_values(ours.cross, x)
+        memory = transformer.Memory((k,), (v,), torch.tensor([3, 2]))
+        found = ours(y, partial(transformer._itself, 0, ours), partial(transformer._cross, 0, ours, memory))
+        wanted = theirs(
+            y,
+            x,
+            tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1),
+            memory_key_padding_mask=torch.tensor([[False, False, False], [False, False, True]]),
+        )
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_parameter_count(norm: Norm) -> None:
+    sizes = replace(SIZES, norm=norm)
+    assert sum(p.numel() for p in Model(sizes).parameters()) == sizes.parameters
+
+
+def test_the_article_s_base_model_has_its_parameters() -> None:
+    """6 + 6 layers of 512/2048 with two final norms: 44,140,544 beside the embeddings."""
+    base = Config(1, 1, width=512, heads=8, layers=6, feed=2048, norm="pre")
+    assert base.parameters - 2 * 512 == 44_140_544
+
+
+def test_embeddings_start_as_large_as_positions() -> None:
+    torch.manual_seed(0)
+    model = Model(Config(997, 997, width=64)).eval()
+    ids = torch.arange(4, 997).unsqueeze(0)
+    x = model._embed(model.source_embedding, ids, 0)
+    table = model._embed(model.source_embedding, torch.full_like(ids, PAD), 0)  # PAD is 0: the positions alone
+    torch.testing.assert_close(table.square().sum(-1), torch.full((1, 993), 32.0))  # |PE|² = D / 2
+    assert (x - table).square().mean().item() == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_place_is_where_it_stands_not_how_it_came(model: Model) -> None:
+    ids = torch.tensor([[5, 6, 7]])
+    whole = model._embed(model.target_embedding, ids, 0)
+    torch.testing.assert_close(model._embed(model.target_embedding, ids[:, 2:], 2), whole[:, 2:])
+
+
+def test_a_search_over_a_batch_is_over_its_sentences(model: Model) -> None:
+    rows = [[5, 9, EOS], [EOS], [4, 6, 8, 10, 12, 14, EOS], [16, EOS]]
+    together = beam_search(model, *pad(rows), width=3)
+    for row, found in zip(rows, together, strict=True):
+        alone = beam_search(model, *pad([row]), width=3)[0]
+        assert found.ids == alone.ids
+        assert found.score == pytest.approx(alone.score, abs=1e-5)
+        previous = torch.tensor([[2, *found.ids[:-1]]])
+        p = model(torch.tensor([row]), torch.tensor([len(row)]), previous)[0].detach().log_softmax(-1)
+        said = sum(float(p[i, y]) for i, y in enumerate(found.ids)) / len(found.ids)
+        assert found.score == pytest.approx(said, abs=1e-5)  # the state of the winner was its own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_reversal_is_learnt(norm: Norm) -> None:
+    """Exact on sequences that were not trained on; what is said first stands last in the source."""
+    torch.manual_seed(0)
+    draw = random.Random(3)
+
+    def batch(count: int) -> Batch:
+        rows = [[draw.randrange(4, 10) for _ in range(draw.randint(2, 7))] for _ in range(count)]
+        return collate([[*row, EOS] for row in rows], [[*(y + 6 for y in reversed(row)), EOS] for row in rows])
+
+    model = Model(Config(16, 20, width=64, heads=4, layers=2, feed=128, norm=norm))
+    optimiser = torch.optim.Adam(model.parameters())
+    for update in range(400):
+        optimiser.param_groups[0]["lr"] = 0.003 * min(1.0, (update + 1) / 100) * (1.0 - update / 400)
+        optimiser.zero_grad()
+        loss(model, batch(32)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+    unseen = batch(199)
+    found = beam_search(model, unseen.source, unseen.source_lengths, width=1)
+    right = [tuple(row[:length]) for row, length in zip(unseen.target.tolist(), unseen.target_lengths, strict=True)]
+    exact = sum(each.ids == row for each, row in zip(found, right, strict=True)) / 199
+    assert exact >= 0.95
+
+
+def test_bfloat16_products_stay_close() -> None:
+    torch.manual_seed(0)
+    model = Model(replace(SIZES, width=28)).eval()
+    batch = collate([[5, 6, 7, 3], [8, 3]], [[9, 10, 3], [11, 12, 13, 3]])
+    exact = loss(model, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = loss(model, batch)
+    torch.testing.assert_close(rough, exact, rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("layers", 0), ("feed", -3), ("width", 15), ("heads", 5), ("norm", "both"), ("dropout", 1.0)]
+)
+def test_sizes_that_cannot_be(name: str, value: object) -> None:
+    with pytest.raises(RegardError, match=r"(width|norm|layers|feed|dropout): found"):
+        replace(SIZES, **{name: value})  # type: ignore[arg-type]
