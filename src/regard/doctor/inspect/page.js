@@ -1,11 +1,10 @@
-"use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const canvas = document.getElementById("map"), paint = canvas.getContext("2d");
   const say = document.getElementById("say"), list = document.getElementById("row"), note = document.getElementById("cells");
   const pick = document.getElementById("head"), what = document.getElementById("what"), first = document.getElementById("first");
   const fit = document.getElementById("fit"), most = document.getElementById("most");
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const { dark, colour, number } = regard;
   const LEFT = 96, TOP = 96, SIDE = 640;
   const maps = new Map();                       // whole maps by head, decoded when first shown
   let head = -1, whole = null, fine = null;     // fine: a closer map of a part, where a server draws them
@@ -56,17 +55,6 @@
 
   const shown = () => fine || whole;
   const plane = (m) => m.planes[(first.checked ? 2 : 0) + (what.value === "largest" ? 1 : 0)];
-
-  const ramps = {
-    light: [[255, 255, 255], [252, 217, 160], [236, 122, 66], [158, 30, 60], [50, 6, 44]],
-    dark: [[21, 21, 29], [74, 30, 84], [178, 52, 84], [245, 144, 66], [255, 246, 190]],
-  };
-  // A colour for x, a share of the brightest number.
-  function colour(x) {
-    const stops = ramps[dark.matches ? "dark" : "light"], t = Math.sqrt(Math.min(1, Math.max(0, x))) * (stops.length - 1);
-    const i = Math.min(stops.length - 2, Math.floor(t)), f = t - i;
-    return stops[i].map((a, n) => a + f * (stops[i + 1][n] - a));
-  }
 
   // From which number on a cell is brightest: 1, or what one in a hundred of the cells in view that hold anything exceeds.
   function brightest(m, values) {
@@ -152,7 +140,6 @@
     return { r, c, top: m.top + r * m.height, left: m.left + c * m.width,
       bottom: Math.min(m.bottom, m.top + (r + 1) * m.height), right: Math.min(m.right, m.left + (c + 1) * m.width) };
   }
-  const number = (x) => (x === 0 ? "0" : x >= 0.001 ? x.toPrecision(3) : x.toExponential(1));
   function span(from, to) {
     const words = data.tokens.slice(from, Math.min(to, from + 8)).join("").trim();
     const text = words ? ` “${words.length > 60 ? words.slice(0, 60) : words}${to > from + 8 ? "…" : ""}”` : "";

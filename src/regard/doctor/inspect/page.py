@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 import zlib
 from collections.abc import Mapping
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +14,8 @@ import torch
 from regard.doctor.finding import plain
 from regard.doctor.formats.place import place
 from regard.doctor.formats.words import safe, together
+from regard.page import asset, encoded
+from regard.page import document as shell
 
 if TYPE_CHECKING:
     from regard.doctor.finding import Finding
@@ -51,18 +51,15 @@ def document(seen: Inspection, served: Mapping[int, tuple[int, int]] | None = No
     shown = [n for n in range(len(order)) if n in charts or n in regions]
     held = "".join(f'<script type="text/plain" id="map-{n}">{_packed(c.map)}</script>\n' for n, c in charts.items())
     reach = "'self'" if served is not None else "'none'"
-    policy = f"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src {reach}"
     notes = "".join(f"<p>{_text(one)}</p>" for one in seen.notes)
     size = f"{seen.length:,} tokens · {len(order)} heads of {len(seen.heads.layers)} modules"
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(seen.name)} · heads</title>'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{_asset("page.css")}</style></head>\n'
-        f'<body><h1>{_text(seen.name)}</h1><p class="soft">{size}</p>{notes}\n'
+    body = (
+        f'<h1>{_text(seen.name)}</h1><p class="soft">{size}</p>{notes}\n'
         f"{_findings(seen)}{_layers(seen)}{_table(seen, order, set(shown))}{_map(order, shown)}\n"
-        f'<script type="application/json" id="data">{_json(data)}</script>\n{held}'
-        f"<script>{_asset('page.js')}</script></body></html>\n"
+        f'<script type="application/json" id="data">{encoded(data)}</script>\n{held}'
     )
+    style, script = (asset("regard.doctor.inspect", name) for name in ("page.css", "page.js"))
+    return shell(f"{safe(seen.name)} · heads", body, style=style, script=script, reach=reach)
 
 
 def described(m: Map) -> dict[str, Any]:
@@ -157,7 +154,7 @@ def _map(order: list[Head], shown: list[int]) -> str:
     if not shown:
         return ""
     options = "".join(f'<option value="{n}">{_text(_name(order[n]))}</option>' for n in shown)
-    return _asset("map.html").replace("{options}", options)
+    return asset("regard.doctor.inspect", "map.html").replace("{options}", options)
 
 
 def _name(head: Head) -> str:
@@ -168,14 +165,5 @@ def _number(x: float) -> str:
     return "—" if math.isnan(x) else f"{x:.2f}"
 
 
-def _json(data: Any) -> str:
-    """JSON that ends no script element and opens no comment."""
-    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
-
-
 def _text(words: str) -> str:
     return escape(safe(words))
-
-
-def _asset(name: str) -> str:
-    return (files("regard.doctor.inspect") / name).read_text(encoding="utf-8")
