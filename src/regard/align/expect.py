@@ -114,5 +114,3 @@ def _add(words, tokens, sentence, sources, targets, starts, cells, post, begin, 
             for j in range(m):
                 counts[cells[cell + j]] += post[cell - base + j]
             place += 1
-
-

@@ -53,13 +53,15 @@ class Stage:
 class Recipe:
     """Stages, and what is believed before any word is counted.
 
-    ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump.
+    ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump, ``flat``
+    the power its jumps are raised to.
     """
 
     stages: tuple[Stage, ...]
     prior: Dirichlet = field(default_factory=Dirichlet)
     null: float = 0.1
     jump: float = 0.0
+    flat: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -69,7 +71,7 @@ class Recipe:
     def from_dict(given: Mapping[str, Any]) -> Recipe:
         """The recipe that ``to_dict`` wrote."""
         stages = tuple(Stage.of(each) for each in given["stages"])
-        return Recipe(stages, Dirichlet(**given["prior"]), given["null"], given["jump"])
+        return Recipe(stages, Dirichlet(**given["prior"]), given["null"], given["jump"], given["flat"])
 
 
 def _classic(*stages: tuple[str, int]) -> Recipe:
@@ -82,7 +84,9 @@ RECIPES: dict[str, Recipe] = {
     "ibm2": _classic(("ibm1", 5), ("ibm2", 5)),
     "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
     "hmm": Recipe((Stage("ibm1", 5), Stage("hmm", 5)), null=0.2),
-    "best": Recipe((Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")), Dirichlet(0.001, 0.001), null=0.1, jump=0.1),
+    "best": Recipe(
+        (Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")), Dirichlet(0.001, 0.001), null=0.1, jump=0.1, flat=0.7
+    ),
 }
 
 

@@ -99,7 +99,7 @@ def _places(stage: Stage, view: View, recipe: Recipe, dtype: Any) -> Places:
         return Table.uniform(view, dtype)
     if stage.model == "diagonal":
         return Diagonal.starting(view, dtype)
-    return Jumps.starting(view, null=recipe.null, prior=recipe.jump, dtype=dtype)
+    return Jumps.starting(view, null=recipe.null, prior=recipe.jump, flat=recipe.flat, dtype=dtype)
 
 
 def _estimated(channel: Channel, found: Expected, recipe: Recipe, known: Array | None, threads: int | None) -> Channel:

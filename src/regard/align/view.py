@@ -52,7 +52,15 @@ class View:
     def layout(self) -> tuple[Array, Array, Array, Array, Array, Array, bool]:
         """(generating tokens, their offsets, generated tokens, their offsets, cells, starts, turned)."""
         giving, given = self.generating, self.generated
-        return giving.tokens, giving.offsets, given.tokens, given.offsets, self.pairs.cells, self.pairs.starts, self.turned
+        return (
+            giving.tokens,
+            giving.offsets,
+            given.tokens,
+            given.offsets,
+            self.pairs.cells,
+            self.pairs.starts,
+            self.turned,
+        )
 
     def blocks(self) -> Iterator[Block]:
         """The part's sentences in blocks; the same for both views of a corpus."""

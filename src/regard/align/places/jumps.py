@@ -30,7 +30,8 @@ class Jumps:
 
     ``weights[k]`` are the c of class k of the word at i' (its class in ``classes``; all alike without), the last row
     those of the first jump, from i' = −1. Weights are for jumps of −NEAR − 1 … NEAR + 1, the outermost for all beyond.
-    ``prior`` is added to every count of a jump.
+    ``prior`` is added to every count of a jump. With ``flat`` below 1 the c are raised to that power where they are used:
+    what is learnt of jumps on one text then says less about another, and words say more.
     """
 
     weights: Array  # float64 [C + 1, 2 NEAR + 3]
@@ -38,17 +39,26 @@ class Jumps:
     null: float
     reach: int  # the longest generating sentence
     prior: float = 0.0
+    flat: float = 1.0
     dtype: Any = np.float32
     wide: Array = field(init=False, repr=False)  # a weight for every jump
 
     def __post_init__(self) -> None:
         if not 0 <= self.null < 1:
             raise RegardError(f"null: found {self.null}, wanted a probability below 1")
-        object.__setattr__(self, "wide", self.weights[:, self._bucket()].astype(self.dtype))
+        if not 0 <= self.flat <= 1:
+            raise RegardError(f"flat: found {self.flat}, wanted a power from 0 (all jumps alike) to 1")
+        object.__setattr__(self, "wide", (self.weights**self.flat)[:, self._bucket()].astype(self.dtype))
 
     @staticmethod
     def starting(
-        view: View, classes: Array | None = None, *, null: float = 0.1, prior: float = 0.0, dtype: Any = np.float32
+        view: View,
+        classes: Array | None = None,
+        *,
+        null: float = 0.1,
+        prior: float = 0.0,
+        flat: float = 1.0,
+        dtype: Any = np.float32,
     ) -> Jumps:
         """Before training: the next place is the likeliest, and others fall off by e every 4 places."""
         words = view.generating
@@ -57,7 +67,7 @@ class Jumps:
         weights = np.exp(-np.abs(np.arange(-NEAR - 1, NEAR + 2) - 1) / 4.0)
         kinds = int(classes.max(initial=0)) + 2
         longest = int(words.lengths().max(initial=0))
-        return Jumps(np.tile(weights, (kinds, 1)), classes.astype(np.int32), null, longest, prior, dtype)
+        return Jumps(np.tile(weights, (kinds, 1)), classes.astype(np.int32), null, longest, prior, flat, dtype)
 
     def _bucket(self) -> Array:
         """The weight of each jump from −reach to reach."""
@@ -157,8 +167,10 @@ def _look(
         match_, real_, looks_ = few, few.copy(), few.copy()
         state_ = np.zeros((most_m + 1) * (most_l + 1), table.dtype)
         nothing, apart = np.zeros(most_m, table.dtype), np.zeros(most_m, table.dtype)
-        later, now, share = np.zeros(most_l + 1, table.dtype), np.zeros(most_l + 1, table.dtype), np.zeros(
-            most_l + 1, table.dtype
+        later, now, share = (
+            np.zeros(most_l + 1, table.dtype),
+            np.zeros(most_l + 1, table.dtype),
+            np.zeros(most_l + 1, table.dtype),
         )
         out, ahead = np.zeros(most_l + 1, table.dtype), np.zeros(most_l, table.dtype)
         kinds = np.zeros(most_l + 1, np.int32)
@@ -199,7 +211,9 @@ def _look(
 
 
 @kernel
-def _path(giving, gives, given, gets, cells, starts, turned, table, null, jumps, classes, none, origin, places, first, last):
+def _path(
+    giving, gives, given, gets, cells, starts, turned, table, null, jumps, classes, none, origin, places, first, last
+):
     for s in range(first, last):
         l, m = gives[s + 1] - gives[s], gets[s + 1] - gets[s]
         if l == 0:
