@@ -9,7 +9,7 @@ from benchmarks.harness.row import Point
 
 __all__ = ["draw"]
 
-AXES = (("seconds", "seconds"), ("mib", "MiB beyond the inputs"))
+FIELDS = ("seconds", "mib")
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
@@ -18,9 +18,10 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
     works = list(dict.fromkeys(point.work for point in points))
     figure = Figure(figsize=(10, 3.6 * len(works)), layout="constrained")
-    grid = figure.subplots(len(works), len(AXES), squeeze=False)
+    grid = figure.subplots(len(works), len(FIELDS), squeeze=False)
     for work, plots in zip(works, grid, strict=True):
-        for plot, (field, label) in zip(plots, AXES, strict=True):
+        length, mib = next(point.axes for point in points if point.work == work)
+        for plot, field, label in zip(plots, FIELDS, ("seconds", mib), strict=True):
             for series in dict.fromkeys(point.series for point in points if point.work == work):
                 line = [
                     (point.length, y)
@@ -31,7 +32,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
                     plot.plot(
                         *zip(*line, strict=True), marker="o", label=series, linewidth=2 if series == "regard" else 1
                     )
-            plot.set(xscale="log", yscale="log", xlabel="length", ylabel=label, title=work)
+            plot.set(xscale="log", yscale="log", xlabel=length, ylabel=label, title=work)
             plot.set_xscale("log", base=2)
             plot.grid(alpha=0.3)
             if plot.lines:

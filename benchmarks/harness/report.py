@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.machine import Machine, rate
-from benchmarks.harness.row import Point, Row
+from benchmarks.harness.row import Line, Point, Row
 from benchmarks.harness.setting import Setting
 
 if TYPE_CHECKING:
@@ -23,17 +23,20 @@ OTHER = "goals are set for float32 on a CPU; here they are not judged"
 
 @dataclass
 class Report:
-    """The rows and points of one run, in the order they were measured. It draws itself as a table."""
+    """The rows, points and lines of one run, in the order they were measured. It draws itself as tables."""
 
     machine: Machine
     setting: Setting
     rows: list[Row] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     interrupted: bool = False
 
-    def add(self, found: Row | Point, benchmark: str) -> None:
+    def add(self, found: Row | Point | Line, benchmark: str) -> None:
         if isinstance(found, Row):
             self.rows.append(found.of(benchmark))
+        elif isinstance(found, Line):
+            self.lines.append(found)
         else:
             self.points.append(found)
 
@@ -59,6 +62,7 @@ class Report:
             "summary": self.summary,
             "rows": [row.to_dict() for row in self.rows],
             "points": [point.to_dict() for point in self.points],
+            "lines": [line.to_dict() for line in self.lines],
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -69,6 +73,8 @@ class Report:
         yield Text(f"{self.setting.dtype} on engine {self.setting.engine}; ranges are over the rounds")
         if self.rows:
             yield self._table()
+        for title in dict.fromkeys(line.table for line in self.lines):
+            yield _lines(title, [line.cells for line in self.lines if line.table == title])
         yield Text(self.summary, style=style)
 
     def _table(self) -> Table:
@@ -89,6 +95,26 @@ class Report:
                 _found(row), _work(row), amount(row.ours, row.amount), _against(row), _goal(row), _reached(row)
             )
         return table
+
+
+def _lines(title: str, lines: list[dict[str, str]]) -> Table:
+    """A table of its own; a first cell that says what the one above says is left empty, and ends no section."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, title=title)
+    headings = list(dict.fromkeys(heading for line in lines for heading in line))
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    above = ""
+    for line in lines:
+        first, *others = (Text(line.get(heading, "")) for heading in headings)
+        if first.plain != above:
+            table.add_section()
+        table.add_row(Text("") if first.plain == above else first, *others)
+        above = first.plain
+    return table
 
 
 def figure(x: float) -> str:

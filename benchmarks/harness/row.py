@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-__all__ = ["Cost", "Goal", "Point", "Row", "at_least", "at_most"]
+__all__ = ["Cost", "Goal", "Line", "Point", "Row", "at_least", "at_most"]
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,26 @@ class Row:
 
 @dataclass(frozen=True)
 class Point:
-    """What `series` took for `work` at one length; None where it was not measured."""
+    """What `series` took for `work` at one length; None where it was not measured. `axes` says what the plot's are."""
 
     work: str
     series: str
     length: int
     seconds: float | None = None
     mib: float | None = None
+    axes: tuple[str, str] = ("length", "MiB beyond the inputs")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table of its own, for what has many figures and no one of them is the value; `found` is unrounded."""
+
+    table: str
+    cells: dict[str, str]
+    found: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -5,7 +5,7 @@ Its file name is its name on the command line. It holds two things:
 
     TITLE = "one line: what is compared with what"
 
-    def rows(setting: Setting) -> Iterator[Row | Point]: ...
+    def rows(setting: Setting) -> Iterator[Row | Point | Line]: ...
 
 `rows` measures, and yields each line of the table when it has it, so that an interrupted run shows what it has.
 Slow imports go inside functions, so that `--list` stays quick. `benchmarks/harness/` is what they share:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from benchmarks.harness.report import Report
-    from benchmarks.harness.row import Point, Row
+    from benchmarks.harness.row import Line, Point, Row
     from benchmarks.harness.setting import Setting
 
 __all__ = ["bench"]
@@ -114,7 +114,7 @@ def bench(
         raise KeyboardInterrupt
 
 
-def _run(runs: dict[str, Callable[[Setting], Iterator[Row | Point]]], report: Report, progress: Console) -> None:
+def _run(runs: dict[str, Callable[[Setting], Iterator[Row | Point | Line]]], report: Report, progress: Console) -> None:
     """Measure into `report`, telling the terminal what is under way."""
     from benchmarks.harness.row import Row
     from benchmarks.harness.timing import reason
@@ -148,7 +148,8 @@ def _draw(report: Report, path: Path) -> None:
         draw(report.points, path)
         print(f"wrote {path}", file=sys.stderr)
     else:
-        print(f"{path} is not written: nothing was measured against length (length and entmax do)", file=sys.stderr)
+        which = "length, entmax and align_length do"
+        print(f"{path} is not written: nothing was measured against length ({which})", file=sys.stderr)
 
 
 def _check(device: str, dtype: str, engine: str | None, plot: Path | None) -> None:
@@ -222,11 +223,11 @@ def _title(module: types.ModuleType) -> str:
     return title
 
 
-def _rows(module: types.ModuleType) -> Callable[[Setting], Iterator[Row | Point]]:
+def _rows(module: types.ModuleType) -> Callable[[Setting], Iterator[Row | Point | Line]]:
     from regard.errors import RegardError
 
     rows: Any = getattr(module, "rows", None)
     if not callable(rows):
         raise RegardError(f"benchmark {module.__file__}: it needs a function rows(setting) that yields rows")
-    found: Callable[[Setting], Iterator[Row | Point]] = rows
+    found: Callable[[Setting], Iterator[Row | Point | Line]] = rows
     return found
