@@ -87,6 +87,8 @@ def test_no_sentences_and_empty_sentences() -> None:
 
 
 def test_mistakes_are_said() -> None:
+    with pytest.raises(RegardError, match="below 0, wanted words counted from 0"):
+        Links.of([[(0, -1)]])
     with pytest.raises(RegardError, match="2 and 3 numbers"):
         Links.of([[(0, 0), (1, 1, 0.5)]])
     with pytest.raises(RegardError, match="1 pairs of sentences, wanted 2"):

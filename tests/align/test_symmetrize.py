@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +11,7 @@ from regard.align import symmetrize
 from regard.align.links import Links
 from regard.align.symmetrize import (
     METHODS,
+    Method,
     grow_diag,
     grow_diag_final,
     grow_diag_final_and,
@@ -116,18 +115,14 @@ def test_two_directions_that_agree_are_left_alone(name: str, sides: list[tuple[S
 
 @pytest.mark.parametrize("method", [intersection, union, grow_diag])
 @given(sides=BOTH)
-def test_it_does_not_matter_which_direction_is_which(
-    method: Callable[[Links, Links], Links], sides: list[tuple[Set, Set]]
-) -> None:
+def test_it_does_not_matter_which_direction_is_which(method: Method, sides: list[tuple[Set, Set]]) -> None:
     forward, reverse = of(sides)
     assert method(forward, reverse) == method(reverse, forward)
 
 
 @pytest.mark.parametrize("method", [intersection, union])
 @given(sides=BOTH)
-def test_exchanging_the_languages_exchanges_them_in_the_links(
-    method: Callable[[Links, Links], Links], sides: list[tuple[Set, Set]]
-) -> None:
+def test_exchanging_the_languages_exchanges_them_in_the_links(method: Method, sides: list[tuple[Set, Set]]) -> None:
     forward, reverse = of(sides)
     assert method(forward, reverse).turned == method(reverse.turned, forward.turned)
 
@@ -198,7 +193,8 @@ def test_many_sentences_in_several_blocks_on_several_threads(monkeypatch: pytest
     whole = grow_diag_final_and(forward, reverse)
     monkeypatch.setattr(symmetrize, "_BLOCK", 101)
     monkeypatch.setattr(symmetrize, "_CHUNK", 13)
-    assert grow_diag_final_and(forward, reverse) == whole
+    for threads in (1, 2, 5):
+        assert grow_diag_final_and(forward, reverse, threads=threads) == whole
     assert sets(whole) == [oracle("grow-diag-final-and", f, r) for f, r in sides]
 
 

@@ -98,6 +98,7 @@ def test_bytes_are_cut_for_the_reader_of_a_corpus() -> None:
     assert split("C'est ça.\r\n".encode(), WORDS) == [b"C'", b"est", "ça".encode(), b"."]
     assert split(b"New York\n", lambda line: [(0, len(line))]) == [b"New_York"]
     assert split(b"\r\n", WORDS) == []
+    assert split("e\u0301te\u0301 été".encode(), WORDS) == ["été".encode()] * 2
     with pytest.raises(RegardError, match=r"byte 6 of the line b'caf. \\xe9' is not UTF-8 \(0xe9\)"):
         split(b"caf. \xe9", WORDS)
 

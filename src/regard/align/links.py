@@ -59,6 +59,8 @@ class Links(Sequence[list[Pair]]):
     @staticmethod
     def sorted(offsets: Array, source: Array, target: Array, probability: Array | None = None) -> Links:
         """Links from arrays in any order within a sentence; of a link that is there twice the likelier one stays."""
+        if min(int(side.min(initial=0)) for side in (source, target)) < 0:
+            raise RegardError("links: found a word number below 0, wanted words counted from 0; NULL has no link")
         made = Links(offsets, source, target, probability)
         keys = made._keys(made._radix())
         steps = np.diff(keys)

@@ -129,7 +129,7 @@ def parse(text: bytes, name: str, argument: str = "links") -> Parsed:
             "have one; give every link one (i-j:p), or none"
         )
     # What was possible travels as a weight through the sorting, so that of a link said twice the sure one stays.
-    ranks = Links.sorted(offsets, source, target, 1.0 - mark)
+    ranks = Links.sorted(offsets, source, target, np.float32(1) - mark)
     assert ranks.probability is not None
     links = ranks.hard if likely is None else Links.sorted(offsets, source, target, likely)
     return Parsed(links, ranks.probability == 0.0)

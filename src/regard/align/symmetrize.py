@@ -38,34 +38,34 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-Method = Callable[[Links, Links], Links]
+Method = Callable[..., Links]  # of (forward, reverse, *, threads=None)
 
 _BLOCK = 1 << 16  # sentences whose union is held at a time
 _CHUNK = 1 << 11  # sentences a thread takes at a time
 _FINAL, _FINAL_AND = 1, 2
 
 
-def intersection(forward: Links, reverse: Links) -> Links:
+def intersection(forward: Links, reverse: Links, *, threads: int | None = None) -> Links:
     """forward ∩ reverse: few links and right ones.
 
     >>> forward, reverse = Links.of([[(0, 0), (1, 1), (1, 2)]]), Links.of([[(0, 0), (1, 1), (2, 1)]])
     >>> intersection(forward, reverse)[0]
     [(0, 0), (1, 1)]
     """
-    return _combined(forward, reverse, lambda both: both.forward & both.reverse)
+    return _combined(forward, reverse, lambda both: both.forward & both.reverse, threads)
 
 
-def union(forward: Links, reverse: Links) -> Links:
+def union(forward: Links, reverse: Links, *, threads: int | None = None) -> Links:
     """forward ∪ reverse: whatever one of them says.
 
     >>> forward, reverse = Links.of([[(0, 0), (1, 1), (1, 2)]]), Links.of([[(0, 0), (1, 1), (2, 1)]])
     >>> union(forward, reverse)[0]
     [(0, 0), (1, 1), (1, 2), (2, 1)]
     """
-    return _combined(forward, reverse, lambda both: both.forward | both.reverse)
+    return _combined(forward, reverse, lambda both: both.forward | both.reverse, threads)
 
 
-def grow_diag(forward: Links, reverse: Links) -> Links:
+def grow_diag(forward: Links, reverse: Links, *, threads: int | None = None) -> Links:
     """The intersection, and links of the union that touch one (diagonals too) with a word that has no link yet.
 
     Koehn et al. 2005, GROW-DIAG().
@@ -74,10 +74,10 @@ def grow_diag(forward: Links, reverse: Links) -> Links:
     >>> grow_diag(forward, reverse)[0]  # (1, 0) touches (0, 0) and links 1; (1, 1) touches it and links 1 on the other
     [(0, 0), (1, 0), (1, 1)]
     """
-    return _combined(forward, reverse, lambda both: both.grown(0))
+    return _combined(forward, reverse, lambda both: both.grown(0), threads)
 
 
-def grow_diag_final(forward: Links, reverse: Links) -> Links:
+def grow_diag_final(forward: Links, reverse: Links, *, threads: int | None = None) -> Links:
     """:func:`grow_diag`, then every link of forward, then of reverse, with a word that has no link yet.
 
     Koehn et al. 2005, GROW-DIAG(); FINAL(). Exchanging forward and reverse can change the last step.
@@ -86,10 +86,10 @@ def grow_diag_final(forward: Links, reverse: Links) -> Links:
     >>> grow_diag_final(forward, reverse)[0]
     [(0, 0), (1, 0), (1, 1), (2, 3), (3, 3)]
     """
-    return _combined(forward, reverse, lambda both: both.grown(_FINAL))
+    return _combined(forward, reverse, lambda both: both.grown(_FINAL), threads)
 
 
-def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
+def grow_diag_final_and(forward: Links, reverse: Links, *, threads: int | None = None) -> Links:
     """:func:`grow_diag`, then every link of forward, then of reverse, of two words that both have none yet.
 
     Koehn et al. 2005, GROW-DIAG(); FINAL-AND(). What it gives need not lie in what :func:`grow_diag_final` gives: that
@@ -99,10 +99,10 @@ def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
     >>> grow_diag_final_and(forward, reverse)[0]
     [(0, 0), (1, 0), (1, 1), (3, 3)]
     """
-    return _combined(forward, reverse, lambda both: both.grown(_FINAL_AND))
+    return _combined(forward, reverse, lambda both: both.grown(_FINAL_AND), threads)
 
 
-def soft(forward: Links, reverse: Links, threshold: float = 0.5) -> Links:
+def soft(forward: Links, reverse: Links, threshold: float = 0.5, *, threads: int | None = None) -> Links:
     """The links with √(p q) ≥ threshold, p and q the posteriors of the two channels, where a missing link has 0.
 
     A threshold on the product p q (Liang, Taskar & Klein 2006) is its square root here, so that what comes out is on
@@ -121,7 +121,7 @@ def soft(forward: Links, reverse: Links, threshold: float = 0.5) -> Links:
     for name, links in (("forward", forward), ("reverse", reverse)):
         if links.probability is None:
             raise RegardError(f"{name}: these links have no probabilities; soft needs the posteriors of both channels")
-    return intersection(forward, reverse).likely(threshold)
+    return intersection(forward, reverse, threads=threads).likely(threshold)
 
 
 #: By the names that the command takes.
@@ -153,8 +153,9 @@ def named(name: str) -> Method:
 class _Both:
     """The union of both directions, sentence by sentence, with gaps; which of it each direction has."""
 
-    def __init__(self, forward: Links, reverse: Links) -> None:
+    def __init__(self, forward: Links, reverse: Links, threads: int | None) -> None:
         n = len(forward)
+        self.threads = threads
         self.starts = forward.offsets + reverse.offsets
         room = int(self.starts[-1])
         self.counts = np.zeros(n, np.int64)
@@ -163,27 +164,27 @@ class _Both:
         self.chunks = [(first, min(n, first + _CHUNK)) for first in range(0, n, _CHUNK)]
         sides = (forward.offsets, forward.source, forward.target, reverse.offsets, reverse.source, reverse.target)
         out = (self.starts, self.counts, self.source, self.target, self.forward, self.reverse)
-        share(_merge, self.chunks, *sides, *out)
+        share(_merge, self.chunks, *sides, *out, threads=threads)
 
     def grown(self, final: int) -> Array:
         kept = self.forward & self.reverse
         given = (self.starts, self.counts, self.source, self.target, self.forward, self.reverse)
-        share(_grow, self.chunks, *given, np.int64(final), kept)
+        share(_grow, self.chunks, *given, np.int64(final), kept, threads=self.threads)
         return kept
 
 
-def _combined(forward: Links, reverse: Links, chosen: Callable[[_Both], Array]) -> Links:
+def _combined(forward: Links, reverse: Links, chosen: Callable[[_Both], Array], threads: int | None) -> Links:
     if len(forward) != len(reverse):
         raise RegardError(
             f"reverse: found links of {len(reverse):,} pairs of sentences, forward has {len(forward):,}; "
             "both must be of the same corpus"
         )
     blocks = range(0, max(1, len(forward)), _BLOCK)
-    return Links.join(_block(forward[a : a + _BLOCK], reverse[a : a + _BLOCK], chosen) for a in blocks)
+    return Links.join(_block(forward[a : a + _BLOCK], reverse[a : a + _BLOCK], chosen, threads) for a in blocks)
 
 
-def _block(forward: Links, reverse: Links, chosen: Callable[[_Both], Array]) -> Links:
-    both = _Both(forward, reverse)
+def _block(forward: Links, reverse: Links, chosen: Callable[[_Both], Array], threads: int | None) -> Links:
+    both = _Both(forward, reverse, threads)
     kept = chosen(both)
     p = None
     if forward.probability is not None and reverse.probability is not None:

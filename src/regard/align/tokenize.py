@@ -124,7 +124,8 @@ class Pieces:
 
 
 def split(line: bytes, tokenizer: Tokenizer) -> list[bytes]:
-    """The tokens of a line of bytes, white space inside one made ``_``; for the reader of a corpus.
+    """The tokens of a line of bytes for the reader of a corpus: composed (NFC), so that é is one word however it is
+    written; white space inside one is made ``_``.
 
     Raises:
         RegardError: the line is not UTF-8.
@@ -133,7 +134,7 @@ def split(line: bytes, tokenizer: Tokenizer) -> list[bytes]:
     [b"C'", b'est', b'\\xc3\\xa7a', b'.']
     """
     text = decoded(line)
-    return ["_".join(text[a:b].split()).encode() for a, b in tokenizer(text)]
+    return ["_".join(unicodedata.normalize("NFC", text[a:b]).split()).encode() for a, b in tokenizer(text)]
 
 
 def decoded(line: bytes) -> str:
