@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from regard.errors import RegardError
@@ -10,9 +11,9 @@ from regard.errors import RegardError
 __all__ = ["replace"]
 
 
-def replace(path: Path, data: bytes, argument: str = "out") -> None:
-    """Puts ``data`` at ``path``: written beside, flushed to the disk, renamed, so that an interrupt or a full disk
-    leaves what stood there. ``argument`` is the name of what asked for the file, for the error.
+def replace(path: Path, data: bytes | Iterable[bytes | memoryview], argument: str = "out") -> None:
+    """Puts ``data``, bytes or parts of them, at ``path``: written beside, flushed to the disk, renamed, so that an
+    interrupt or a full disk leaves what stood there. ``argument`` is what asked for the file, for the error.
 
     Raises:
         RegardError: the disk is full or the place cannot be written; what stood at ``path`` still stands.
@@ -28,7 +29,9 @@ def replace(path: Path, data: bytes, argument: str = "out") -> None:
     try:
         try:
             with open(beside, "wb") as file:
-                file.write(data)
+                parts = (data,) if isinstance(data, bytes) else data
+                for part in parts:
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.errors import RegardError
 
-__all__ = ["LONGEST", "Corpus", "Side", "read"]
+__all__ = ["LONGEST", "Corpus", "Side", "gathered", "lines", "parted", "read", "sides"]
 
 #: Words a sentence may have; a pair with a longer one is refused. The work on a pair grows with the product of both.
 LONGEST = 1024
@@ -61,7 +61,7 @@ class Corpus:
         found = hashlib.blake2b(digest_size=16)
         for side in (self.source, self.target):
             for part in (side.tokens, side.offsets, b"\n".join(side.words)):
-                found.update(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part)
+                found.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
         return found.hexdigest()
 
 
@@ -71,12 +71,14 @@ def read(
     *,
     longest: int = LONGEST,
     split: Callable[[bytes], list[bytes]] = bytes.split,
+    split_target: Callable[[bytes], list[bytes]] | None = None,
     spool: Path | None = None,
 ) -> Corpus:
     """The corpus of two files with a sentence on each line, or of one with `` ||| `` between both; plain or gzip.
 
-    Words are what white space separates (``split`` may cut otherwise). They are bytes: any encoding and any character
-    is good, NUL among them. With ``spool``, a folder, the numbers lie in files there and not in memory.
+    Words are what white space separates (``split``, and ``split_target`` if the sides differ, may cut otherwise). They
+    are bytes: any encoding and any character is good, NUL among them. With ``spool``, a folder, the numbers lie in
+    files there and not in memory.
 
     Raises:
         RegardError: one side ends before the other, a line lacks its separator, a gzip is cut.
@@ -89,8 +91,13 @@ def read(
     >>> len(corpus), corpus.source.tokens.tolist(), corpus.source.offsets.tolist(), corpus.target.sentence(2)
     (3, [0, 1, 2, 1], [0, 2, 2, 4], [b'a', b'house'])
     """
-    pairs = _two(source, target, split) if target is not None else _one(source, split)
-    sides = (_Filling(spool, "source"), _Filling(spool, "target"))
+    other = split_target or split
+    return gathered(((split(s), other(t)) for s, t in sides(source, target)), longest=longest, spool=spool)
+
+
+def gathered(pairs: Iterable[Pair], *, longest: int = LONGEST, spool: Path | None = None) -> Corpus:
+    """The corpus of ``pairs`` of sentences that are cut into words."""
+    source, target = _Filling(spool, "source"), _Filling(spool, "target")
     refused = array("q")
     for number, (s, t) in enumerate(pairs):
         if len(s) > longest or len(t) > longest:
@@ -98,9 +105,27 @@ def read(
             s, t = [], []
         elif not s or not t:
             s, t = [], []
-        sides[0].add(s)
-        sides[1].add(t)
-    return Corpus(sides[0].side(), sides[1].side(), np.array(refused, np.int64))
+        source.add(s)
+        target.add(t)
+    return Corpus(source.side(), target.side(), np.array(refused, np.int64))
+
+
+def sides(source: Path, target: Path | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """The raw lines of both sides, pair by pair."""
+    if target is not None:
+        return _two(source, target)
+    return (parted(line, number, source) for number, line in enumerate(lines(source), 1))
+
+
+def parted(line: bytes, number: int, source: Path) -> tuple[bytes, bytes]:
+    """Both sides of a line that has `` ||| `` between them."""
+    found = (b" " + line.rstrip(b"\r\n") + b" ").split(_SEPARATOR)
+    if len(found) != 2:
+        raise RegardError(
+            f"source: line {number:,} of {source} has {len(found) - 1} separators ' ||| ', wanted one; "
+            "give the target as a second file, or put one between both sides"
+        )
+    return found[0][1:], found[1][:-1]
 
 
 class _Filling:
@@ -137,7 +162,7 @@ class _Filling:
         return Side(tokens, np.frombuffer(self.offsets, np.int64), list(self.index))
 
 
-def _two(source: Path, target: Path, split: Callable[[bytes], list[bytes]]) -> Iterator[Pair]:
+def _two(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
     for number, (s, t) in enumerate(itertools.zip_longest(lines(source), lines(target)), 1):
         if s is None or t is None:
             short, long = (source, target) if s is None else (target, source)
@@ -145,18 +170,7 @@ def _two(source: Path, target: Path, split: Callable[[bytes], list[bytes]]) -> I
                 f"target: {short} ends after line {number - 1:,} and {long} goes on with line {number:,}; "
                 "both must have a line for each pair of sentences"
             )
-        yield split(s), split(t)
-
-
-def _one(source: Path, split: Callable[[bytes], list[bytes]]) -> Iterator[Pair]:
-    for number, line in enumerate(lines(source), 1):
-        sides = (b" " + line.rstrip(b"\r\n") + b" ").split(_SEPARATOR)
-        if len(sides) != 2:
-            raise RegardError(
-                f"source: line {number:,} of {source} has {len(sides) - 1} separators ' ||| ', wanted one; "
-                "give the target as a second file, or put one between both sides"
-            )
-        yield split(sides[0]), split(sides[1])
+        yield s, t
 
 
 def lines(path: Path) -> Iterator[bytes]:

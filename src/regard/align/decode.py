@@ -12,9 +12,10 @@ from regard.align.expect import Channel, agreed
 from regard.align.links import Links
 from regard.align.places import Found
 from regard.align.places.likeliest import likeliest
+from regard.align.symmetrize import named
 from regard.align.view import Block, View
 
-__all__ = ["Believed", "believe", "chosen", "hard"]
+__all__ = ["Believed", "believe", "chosen", "combined", "hard"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,6 +51,19 @@ def believe(
             posts.append(found.post)
             links.append(hard(channel.view, block, places))
         yield Believed(block, posts[0], posts[1], (links[0], links[1]))
+
+
+def combined(view: View, believed: Believed, symmetrize: str, threshold: float = 0.5) -> Links:
+    """One set of links from both channels', each with √(p(i|j) p(j|i)): ``soft`` takes the cells where that is above
+    the threshold, the other methods of ``symmetrize`` the hard links."""
+    weights = believed.both()
+    if symmetrize == "soft":
+        return chosen(view, believed.block, weights, threshold)
+    links = named(symmetrize)(*believed.links)
+    block = believed.block
+    sentence = np.repeat(np.arange(block.first, block.last), np.diff(links.offsets))
+    cell = view.pairs.starts[sentence] - block.base + links.source * view.target.lengths()[sentence] + links.target
+    return Links(links.offsets, links.source, links.target, weights[cell].astype(np.float32))
 
 
 def hard(view: View, block: Block, places: Array) -> Links:

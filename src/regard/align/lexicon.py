@@ -1,9 +1,8 @@
 """Which word for which: t(generated | generating), a number for each pair of words that meets.
 
-The table is estimated from expected counts c: t(f|e) = (c(e,f) + π(e,f) + α) / Σ_f' (…), with π what was known before and
-α a Dirichlet prior's share for every word of the vocabulary. The variational form puts exp ψ(x) for x, which takes more
-from small counts than from large ones (Mermer & Saraçlar 2011; Riley & Gildea 2012).
-"""
+The table is estimated from expected counts c: t(f|e) = (c(e,f) + π(e,f) + α) / Σ_f' (…), with π what was known before
+and α a Dirichlet prior's share for every word of the vocabulary. The variational form puts exp ψ(x) for x, which takes
+more from small counts than from large ones (Mermer & Saraçlar 2011; Riley & Gildea 2012)."""
 
 from __future__ import annotations
 
@@ -49,16 +48,19 @@ class Dirichlet:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """``table[p]`` is t of pair p in this direction, ``null[w]`` that of generated word w from NULL."""
+    """``table[p]`` is t of pair p in this direction, ``null[w]`` that of generated word w from NULL, and ``rest[w]``
+    that of a word which generating word w never met."""
 
     table: Array
     null: Array
+    rest: Array
 
     @staticmethod
     def uniform(view: View, dtype: type = np.float32) -> Lexicon:
         """Every word as likely as every other: where Model 1's training begins."""
         words = max(1, len(view.generated.words))
-        return Lexicon(np.full(len(view.pairs), 1 / words, dtype), np.full(words, 1 / words, dtype))
+        rest: Array = np.full(len(view.generating.words), 1 / words, dtype)
+        return Lexicon(np.full(len(view.pairs), 1 / words, dtype), np.full(words, 1 / words, dtype), rest)
 
     @staticmethod
     def estimated(
@@ -82,18 +84,22 @@ class Lexicon:
         size = words * prior.alpha
         table = np.empty_like(counts)
         share(
-            _estimate, runs(np.diff(pairs.rows) + 1), pairs.rows, pairs.target, counts, sums, prior.alpha, size, float(words),
-            prior.variational, view.turned, table, threads=threads,
+            _estimate, runs(np.diff(pairs.rows) + 1), pairs.rows, pairs.target, counts, sums, prior.alpha, size,
+            float(words), prior.variational, view.turned, table, threads=threads,
         )  # fmt: skip
-        total = float(null.sum()) + words * prior.null
-        if total <= 0:
-            return Lexicon(table, np.full(words, 1 / max(1, words), dtype))
-        found = null + prior.null
-        if prior.variational:
-            found = np.exp(_digamma(found) - _digamma(np.array([total])))
-        else:
-            found = found / total
-        return Lexicon(table, found.astype(dtype))
+        rest = _shares(np.full(len(sums), prior.alpha), sums + size, words, prior.variational)
+        total = np.array([float(null.sum()) + words * prior.null])
+        nothing = _shares(null + prior.null, total, words, prior.variational)
+        return Lexicon(table, nothing.astype(dtype), rest.astype(dtype))
+
+
+def _shares(counts: Array, totals: Array, words: int, variational: bool) -> Array:
+    """counts / totals, or exp ψ of both; a total of nothing is shared by all ``words`` alike."""
+    totals = np.broadcast_to(totals, counts.shape)
+    if variational:
+        return np.array([math.exp(_psi(c) - _psi(t)) for c, t in zip(counts.tolist(), totals.tolist(), strict=True)])
+    none = totals <= 0
+    return np.where(none, 1 / words, counts / np.where(none, 1.0, totals))
 
 
 def _sums(pairs: Pairs, counts: Array, turned: bool, words: int) -> Array:
@@ -103,10 +109,6 @@ def _sums(pairs: Pairs, counts: Array, turned: bool, words: int) -> Array:
     sums = np.zeros(len(pairs.rows) - 1)
     _row_sums(pairs.rows, counts, sums)
     return sums
-
-
-def _digamma(x: Array) -> Array:
-    return np.array([_psi(float(each)) for each in x])
 
 
 @kernel

@@ -98,9 +98,16 @@ class Pairs:
         share(_number, chunks, *given, rows, first, last, cells, found, threads=threads)
         return Pairs(rows, found, starts, cells, words, tokens, sentence, first, last)
 
-    def columns(self, words: int) -> Array:
-        """In how many pairs each of the target's ``words`` stands."""
-        return np.bincount(self.target, minlength=words)
+    def find(self, source: Array, target: Array) -> Array:
+        """The numbers of the pairs of these words, −1 for a pair that never meets."""
+        words = int(self.target.max(initial=0)) + 1
+        keys = np.repeat(np.arange(len(self.rows) - 1, dtype=np.int64), np.diff(self.rows)) * words + self.target
+        order = np.argsort(keys, kind="stable")
+        wanted = np.where(target < words, source.astype(np.int64) * words + target, -1)
+        if not len(order):
+            return np.full(len(wanted), -1, np.int64)
+        at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(order) - 1)]
+        return np.where(keys[at] == wanted, at, -1)
 
 
 def runs(work: Array, most: int = _RUNS) -> list[tuple[int, int]]:

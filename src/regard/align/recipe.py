@@ -53,8 +53,9 @@ class Stage:
 class Recipe:
     """Stages, and what is believed before any word is counted.
 
-    ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump, ``flat``
-    the power its jumps are raised to.
+    ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump,
+    ``flat`` the power its jumps are raised to. ``symmetrize`` is how both directions become one if nobody says, and
+    ``viterbi`` whether a direction's links are its likeliest alignment, as published, or each word's likeliest place.
     """
 
     stages: tuple[Stage, ...]
@@ -62,6 +63,8 @@ class Recipe:
     null: float = 0.1
     jump: float = 0.0
     flat: float = 1.0
+    symmetrize: str = "grow-diag-final-and"
+    viterbi: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -71,7 +74,7 @@ class Recipe:
     def from_dict(given: Mapping[str, Any]) -> Recipe:
         """The recipe that ``to_dict`` wrote."""
         stages = tuple(Stage.of(each) for each in given["stages"])
-        return Recipe(stages, Dirichlet(**given["prior"]), given["null"], given["jump"], given["flat"])
+        return Recipe(**{**given, "stages": stages, "prior": Dirichlet(**given["prior"])})
 
 
 def _classic(*stages: tuple[str, int]) -> Recipe:
@@ -85,7 +88,13 @@ RECIPES: dict[str, Recipe] = {
     "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
     "hmm": Recipe((Stage("ibm1", 5), Stage("hmm", 5)), null=0.2),
     "best": Recipe(
-        (Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")), Dirichlet(0.001, 0.001), null=0.1, jump=0.1, flat=0.7
+        (Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")),
+        Dirichlet(0.001, 0.001),
+        null=0.1,
+        jump=0.1,
+        flat=0.7,
+        symmetrize="soft",
+        viterbi=False,
     ),
 }
 

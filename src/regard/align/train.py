@@ -63,11 +63,11 @@ def train(
     together: Callable[[Array], Array] = lambda x: x,
     each: Callable[[Iteration, State], None] = lambda iteration, state: None,
 ) -> State:
-    """The stages that are still to do. ``known`` are pseudo-counts of pairs; ``together`` adds an array up over all that
-    train on a part each; ``each`` is called after every iteration.
+    """The stages that are still to do. ``known`` are pseudo-counts of pairs; ``together`` adds an array up over all
+    that train on a part each; ``each`` is called after every iteration.
 
-    Without a prior and without agreement the likelihood never falls within a stage of Model 1, 2, the diagonal or the HMM.
-    """
+    Without a prior and without agreement the likelihood never falls within a stage of Model 1, 2, the diagonal or the
+    HMM."""
     total = sum(stage.iterations for stage in recipe.stages)
     words = [max(1, len(channel.view.generated.tokens)) for channel in state.channels]
     past = 0

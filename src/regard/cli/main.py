@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.align import align
 from regard.cli.bench import bench
 from regard.cli.check import check
 from regard.cli.inspect import inspect
@@ -57,7 +58,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # Application decides what a person sees of an error
     rich_markup_mode="rich",
 )
-for command in (check, inspect, intuition, translate, train, bench):
+for command in (check, inspect, intuition, translate, train, align, bench):
     app.command(name=command.__name__)(command)
 
 
@@ -67,7 +68,7 @@ def regard(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Attention you can look at: check, inspect, translate and measure."""
+    """Attention you can look at: check, inspect, translate, align and measure."""
     if version:
         typer.echo(f"regard {_version()}")
         raise typer.Exit

@@ -1,8 +1,8 @@
 """Where a generated word looks before any word is seen: the part of a channel that is about places alone.
 
-A channel is t(f_j|e_i) times a distribution over the places i, NULL among them: a score and a bias of position. Uniform
-is Model 1, a table of (i, j, l, m) Model 2, a ridge along the diagonal is fast_align's, jumps from the last place the HMM.
-"""
+A channel is t(f_j|e_i) times a distribution over the places i, NULL among them: a score and a bias of position.
+Uniform is Model 1, a table of (i, j, l, m) Model 2, a ridge along the diagonal is fast_align's, jumps from the last
+place the HMM."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ class Found:
 
     ``post`` is the probability of each cell of the block under way, ``null`` that each generated word comes from NULL,
     ``held`` how often each generating word is the last place looked at when the next word looks, ``score`` the log
-    likelihood, ``rows`` small sums of each run of sentences, in order: whoever adds them up gets the same number however
-    many threads there were.
-    """
+    likelihood, ``rows`` small sums of each run of sentences, in order: whoever adds them up gets the same number
+    however many threads there were."""
 
     def __init__(self, view: View, dtype: Any) -> None:
         self.null = np.zeros(len(view.generated.tokens), dtype)
@@ -51,7 +50,8 @@ class Found:
     @property
     def sums(self) -> Array:
         """The small sums of all runs together."""
-        return np.sum(np.concatenate(self.rows), axis=0)
+        total: Array = np.concatenate(self.rows).sum(axis=0)
+        return total
 
 
 class Places(Protocol):
@@ -61,7 +61,8 @@ class Places(Protocol):
         """Fills ``found`` for the sentences of ``block``."""
 
     def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
-        """The places of the likeliest alignment of each sentence of ``block``, −1 for NULL; ``found`` is of the block."""
+        """The places of the likeliest alignment of each sentence of ``block``, −1 for NULL; ``found`` is of the
+        block."""
 
     def sums(self, view: View, found: Found) -> Array:
         """What ``fitted`` needs, as one float64 array that may be added up over parts of a corpus."""

@@ -23,7 +23,8 @@ _LEAST, _MOST = 0.1, 14.0
 
 @dataclass(frozen=True)
 class Diagonal:
-    """a(i|j,l,m) = (1 − null) e^(tension · h(i,j)) / Z_j with h = −|i/l − j/m|, places counted from 1; NULL has ``null``.
+    """a(i|j,l,m) = (1 − null) e^(tension · h(i,j)) / Z_j with h = −|i/l − j/m|, places counted from 1; NULL has
+    ``null``.
 
     The source is Dyer, Chahuneau & Smith 2013, eq. 2; 0.08 and 4 are where its program begins.
     """

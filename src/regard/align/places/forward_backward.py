@@ -1,9 +1,8 @@
 """The HMM of one pair of sentences, exactly: what each word looked at, and each jump, in expectation.
 
-A state is the last place looked at, k − 1; state 0 is before the sentence. A word either looks at place i, with the jump
-i − (k − 1), and the state becomes i + 1, or it comes from NULL and the state stays: the l NULL states of Och & Ney 2003
-(eq. 32) are these stays.
-"""
+A state is the last place looked at, k − 1; state 0 is before the sentence. A word either looks at place i, with the
+jump i − (k − 1), and the state becomes i + 1, or it comes from NULL and the state stays: the l NULL states of Och &
+Ney 2003 (eq. 32) are these stays."""
 
 from __future__ import annotations
 
@@ -89,8 +88,8 @@ def forward(match, nothing, jumps, kinds, none, share, l, m, least, state, real)
 def both(
     match, nothing, jumps, kinds, none, share, l, m, least, state, real, later, now, ahead, looks, nulls, held, made
 ):  # fmt: skip
-    """Forward, then backward. ``looks[j, i]`` and ``nulls[j]`` are posteriors, ``held[k]`` expected jumps out of state k,
-    and ``made`` gets each expected jump added; gives log p(words)."""
+    """Forward, then backward. ``looks[j, i]`` and ``nulls[j]`` are posteriors, ``held[k]`` expected jumps out of state
+    k, and ``made`` gets each expected jump added; gives log p(words)."""
     reach = jumps.shape[1] // 2
     score = forward(match, nothing, jumps, kinds, none, share, l, m, least, state, real)
     one = like(none, 1.0)
@@ -188,7 +187,7 @@ def viterbi(match, nothing, jumps, kinds, none):
         else:  # nothing could say this word
             back[j, :] = -1
     places = np.full(m, -1, np.int32)
-    k = np.argmax(best)
+    k = int(np.argmax(best))
     for j in range(m - 1, -1, -1):
         if back[j, k] >= 0:
             places[j] = k - 1

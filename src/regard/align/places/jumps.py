@@ -14,7 +14,7 @@ from regard.align.view import Block, View
 from regard.errors import RegardError
 from regard.kernels.compile import kernel
 from regard.kernels.vector import like
-from regard.kernels.workers import share as run
+from regard.kernels.workers import share
 
 __all__ = ["NEAR", "Jumps"]
 
@@ -23,6 +23,9 @@ Array = np.ndarray[Any, Any]
 #: Jumps up to this far have a weight each; all that go farther forward share one, and all that go farther back.
 NEAR = 20
 
+#: No jump is impossible.
+_LEAST = 1e-12
+
 
 @dataclass(frozen=True)
 class Jumps:
@@ -30,9 +33,8 @@ class Jumps:
 
     ``weights[k]`` are the c of class k of the word at i' (its class in ``classes``; all alike without), the last row
     those of the first jump, from i' = −1. Weights are for jumps of −NEAR − 1 … NEAR + 1, the outermost for all beyond.
-    ``prior`` is added to every count of a jump. With ``flat`` below 1 the c are raised to that power where they are used:
-    what is learnt of jumps on one text then says less about another, and words say more.
-    """
+    ``prior`` is added to every count of a jump. With ``flat`` below 1 the c are raised to that power where they are
+    used: what is learnt of jumps on one text then says less about another, and words say more."""
 
     weights: Array  # float64 [C + 1, 2 NEAR + 3]
     classes: Array  # int32, of each generating word
@@ -73,13 +75,9 @@ class Jumps:
         """The weight of each jump from −reach to reach."""
         return np.clip(np.arange(-self.reach, self.reach + 1), -NEAR - 1, NEAR + 1) + NEAR + 1
 
-    def reaching(self, longest: int) -> Jumps:
-        """The same for generating sentences of up to ``longest`` words."""
-        return self if longest <= self.reach else replace(self, reach=longest)
-
-    def kinds(self, words: Array) -> Array:
-        """The class of each state of a sentence of these generating ``words``: the start, then each place."""
-        return np.concatenate(([len(self.weights) - 1], self.classes[words])).astype(np.int32)
+    def over(self, classes: Array, longest: int) -> Jumps:
+        """The same jumps for other words, of these ``classes``, in sentences of up to ``longest``."""
+        return replace(self, classes=classes, reach=max(longest, 1))
 
     def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
         """Forward and backward over each sentence, and the expected jumps."""
@@ -87,7 +85,7 @@ class Jumps:
         if len(found.held) == len(view.generating.tokens):  # and the start of every sentence
             found.held = np.concatenate((found.held, np.zeros(len(view.source.offsets) - 1, found.held.dtype)))
         edges = np.array(block.runs, np.int64)
-        run(
+        share(
             _look, [(k, k + 1) for k in range(len(edges))], *view.layout(), lexicon.table, lexicon.null, self.wide,
             self.classes, self.dtype(self.null), self._bucket(), edges, block.base, found.post, found.null,
             found.held, scores, rows, threads=threads,
@@ -98,7 +96,7 @@ class Jumps:
         """By Viterbi's recursion."""
         _, _, _, gets, *_ = view.layout()
         places = np.empty(int(gets[block.last] - gets[block.first]), np.int32)
-        run(
+        share(
             _path, block.runs, *view.layout(), lexicon.table, lexicon.null, self.wide, self.classes,
             self.dtype(self.null), gets[block.first], places, threads=threads,
         )  # fmt: skip
@@ -148,8 +146,8 @@ class Jumps:
             fitted = np.where(possible, (jumps + self.prior) / np.where(possible, shares, 1.0), np.inf)
             least = np.min(fitted, axis=1, keepdims=True)  # no sentence is long enough for the others
             weights = np.where(possible, fitted, np.where(np.isfinite(least), least, 1.0))
-            weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
-        return replace(self, weights=np.maximum(weights, 1e-12))
+            weights = np.maximum(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300), _LEAST)
+        return replace(self, weights=weights)
 
 
 @kernel
@@ -158,16 +156,16 @@ def _look(
     nulls, held, scores, rows, first, last
 ):  # fmt: skip
     least = like(none, 1e-9 if table.itemsize == 4 else 0.0)
-    for run in range(first, last):
+    for part in range(first, last):
         most_l = most_m = 1
-        for s in range(edges[run, 0], edges[run, 1]):
+        for s in range(edges[part, 0], edges[part, 1]):
             most_l = max(most_l, gives[s + 1] - gives[s])
             most_m = max(most_m, gets[s + 1] - gets[s])
         few = np.zeros(most_m * most_l, table.dtype)
         match_, real_, looks_ = few, few.copy(), few.copy()
         state_ = np.zeros((most_m + 1) * (most_l + 1), table.dtype)
         nothing, apart = np.zeros(most_m, table.dtype), np.zeros(most_m, table.dtype)
-        later, now, share = (
+        later, now, scale = (
             np.zeros(most_l + 1, table.dtype),
             np.zeros(most_l + 1, table.dtype),
             np.zeros(most_l + 1, table.dtype),
@@ -176,7 +174,7 @@ def _look(
         kinds = np.zeros(most_l + 1, np.int32)
         made = np.zeros(jumps.shape, table.dtype)
         score = 0.0
-        for s in range(edges[run, 0], edges[run, 1]):
+        for s in range(edges[part, 0], edges[part, 1]):
             l, m = gives[s + 1] - gives[s], gets[s + 1] - gets[s]
             if l == 0:
                 continue
@@ -188,9 +186,9 @@ def _look(
             kinds[0] = jumps.shape[0] - 1
             for i in range(l):
                 kinds[i + 1] = classes[giving[gives[s] + i]]
-            scales(jumps, kinds, l, none, share)
+            scales(jumps, kinds, l, none, scale)
             score += both(
-                match, nothing, jumps, kinds, none, share, l, m, least, state, real, later, now, ahead, looks,
+                match, nothing, jumps, kinds, none, scale, l, m, least, state, real, later, now, ahead, looks,
                 apart, out, made,
             )  # fmt: skip
             for j in range(m):
@@ -204,10 +202,10 @@ def _look(
             held[len(giving) + s] = out[0]
             for i in range(l):
                 held[gives[s] + i] = out[i + 1]
-        scores[run] = score
+        scores[part] = score
         for kind in range(jumps.shape[0]):
             for d in range(jumps.shape[1]):
-                rows[run, kind * (bucket[-1] + 1) + bucket[d]] += made[kind, d]
+                rows[part, kind * (bucket[-1] + 1) + bucket[d]] += made[kind, d]
 
 
 @kernel

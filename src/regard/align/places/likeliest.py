@@ -19,9 +19,8 @@ Array = np.ndarray[Any, Any]
 def likeliest(view: View, block: Block, found: Found, threads: int | None = None) -> Array:
     """int32, for each generated word of the block: argmax_i p(i|j), the first of equals; −1 for NULL.
 
-    Where words look independently of each other (Models 1 and 2) this is the likeliest alignment; elsewhere it is the one
-    with the fewest expected errors.
-    """
+    Where words look independently of each other (Models 1 and 2) this is the likeliest alignment; elsewhere it is the
+    one with the fewest expected errors."""
     _, gives, _, gets, _, starts, turned = view.layout()
     places = np.empty(int(gets[block.last] - gets[block.first]), np.int32)
     share(

@@ -31,6 +31,18 @@ class Table:
         shapes = Shapes.found(view)
         return Table(shapes, np.repeat(1 / (shapes.l + 1), (shapes.l + 1) * shapes.m).astype(dtype))
 
+    def taking(self, shapes: Shapes, bias: Array) -> Table:
+        """With what another table knows of the shapes that both have."""
+        known = {(int(l), int(m)): k for k, (l, m) in enumerate(zip(shapes.l, shapes.m, strict=True))}
+        mine = self.bias.copy()
+        for k, shape in enumerate(zip(self.shapes.l.tolist(), self.shapes.m.tolist(), strict=True)):
+            if shape in known:
+                at = known[shape]
+                mine[self.shapes.begins[k] : self.shapes.begins[k + 1]] = bias[
+                    shapes.begins[at] : shapes.begins[at + 1]
+                ]
+        return Table(self.shapes, mine)
+
     def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
         """p(i|j) = t(f_j|e_i) a(i|j,l,m) / Σ_i' …"""
         look(view, block, lexicon, self.shapes, self.bias, found, threads)

@@ -1,0 +1,151 @@
+"""A trained or half-trained aligner on disk: written after every iteration, taken up again, or put to new text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.align import tensors
+from regard.align.corpus import Corpus
+from regard.align.expect import Channel
+from regard.align.lexicon import Lexicon
+from regard.align.pairs import Pairs
+from regard.align.places import Places
+from regard.align.places.diagonal import Diagonal
+from regard.align.places.jumps import Jumps
+from regard.align.places.shapes import Shapes
+from regard.align.places.table import Table
+from regard.align.places.uniform import Uniform
+from regard.align.recipe import Recipe
+from regard.align.train import State
+from regard.align.view import View
+from regard.errors import RegardError
+
+__all__ = ["FILE", "Saved", "save"]
+
+Array = np.ndarray[Any, Any]
+
+FILE = "aligner.safetensors"
+_SIDES = ("forward", "reverse")
+
+
+def save(folder: Path, corpus: Corpus, state: State, recipe: Recipe, digest: str) -> None:
+    """Writes the aligner into ``folder``. On a full disk, or interrupted, the one of before is intact."""
+    pairs = state.channels[0].view.pairs
+    arrays: dict[str, Array] = {"rows": pairs.rows, "target": pairs.target}
+    for name, side in (("source", corpus.source), ("target", corpus.target)):
+        arrays[f"{name}.words"] = np.frombuffer(b"\n".join(side.words), np.uint8)
+    kinds = []
+    for name, channel in zip(_SIDES, state.channels, strict=True):
+        kind, own = _packed(channel.places)
+        kinds.append(kind)
+        lexicon = {"table": channel.lexicon.table, "null": channel.lexicon.null, "rest": channel.lexicon.rest}
+        arrays.update({f"{name}.{key}": array for key, array in {**lexicon, **own}.items()})
+    about = {
+        "regard": "aligner 1",
+        "recipe": json.dumps(recipe.to_dict()),
+        "done": str(state.done),
+        "digest": digest,
+        "places": " ".join(kinds),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors.write(folder / FILE, arrays, about, "--save")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What ``save`` wrote: mapped, not read."""
+
+    arrays: dict[str, Array]
+    about: dict[str, str]
+    folder: Path
+
+    @staticmethod
+    def of(folder: Path, argument: str = "--load") -> Saved:
+        """The aligner in ``folder``."""
+        if not (folder / FILE).exists():
+            raise RegardError(f"{argument}: there is no aligner in {folder}; make one with --save {folder}")
+        arrays, about = tensors.read(folder / FILE, argument)
+        if about.get("regard") != "aligner 1":
+            raise RegardError(f"{argument}: {folder / FILE} is no aligner of this version; train it again with --save")
+        return Saved(arrays, about, folder)
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was trained."""
+        return Recipe.from_dict(json.loads(self.about["recipe"]))
+
+    @property
+    def done(self) -> int:
+        """Iterations that were done."""
+        return int(self.about["done"])
+
+    def resumed(self, corpus: Corpus, pairs: Pairs, recipe: Recipe, digest: str) -> State:
+        """Training as it stood.
+
+        Raises:
+            RegardError: it was of another text or another recipe.
+        """
+        if self.about["digest"] != digest:
+            raise RegardError(
+                f"--save: {self.folder} holds an aligner of another text; name a new folder, or remove that one"
+            )
+        if self.recipe != recipe:
+            was, now = (json.dumps(each.to_dict()) for each in (self.recipe, recipe))
+            raise RegardError(
+                f"--save: {self.folder} was trained as {was}, and this is {now}; "
+                "ask for the same, name a new folder, or remove that one"
+            )
+        first, second = (
+            Channel(view, self.lexicon(k), self.places(k, view)) for k, view in enumerate(View.both(corpus, pairs))
+        )
+        return State((first, second), self.done)
+
+    def words(self, side: str) -> list[bytes]:
+        """The words of ``source`` or ``target`` by their numbers."""
+        text = self.arrays[f"{side}.words"].tobytes()
+        return text.split(b"\n") if text else []
+
+    def lexicon(self, k: int) -> Lexicon:
+        """The words of the forward (0) or the reverse (1) channel."""
+        name = _SIDES[k]
+        table, null, rest = (np.array(self.arrays[f"{name}.{key}"]) for key in ("table", "null", "rest"))
+        return Lexicon(table, null, rest)
+
+    def places(self, k: int, view: View) -> Places:
+        """The places of the forward (0) or the reverse (1) channel, for sentences of ``view``."""
+        kind, name = self.about["places"].split()[k], _SIDES[k]
+        own = {
+            key.removeprefix(f"{name}."): np.array(x) for key, x in self.arrays.items() if key.startswith(f"{name}.")
+        }
+        return _unpacked(kind, own, view)
+
+
+def _packed(places: Places) -> tuple[str, dict[str, Array]]:
+    if isinstance(places, Jumps):
+        numbers = np.array([places.null, places.prior, places.flat, places.reach])
+        return "jumps", {"weights": places.weights, "classes": places.classes, "numbers": numbers}
+    if isinstance(places, Diagonal):
+        return "diagonal", {"numbers": np.array([places.tension, places.null])}
+    if isinstance(places, Table):
+        shapes = {"l": places.shapes.l, "m": places.shapes.m, "begins": places.shapes.begins}
+        return "table", {"bias": places.bias, **shapes}
+    return "uniform", {}
+
+
+def _unpacked(kind: str, own: dict[str, Array], view: View) -> Places:
+    dtype = own["table"].dtype.type
+    if kind == "jumps":
+        null, prior, flat, reach = own["numbers"].tolist()
+        return Jumps(own["weights"], own["classes"], null, int(reach), prior, flat, dtype)
+    if kind == "diagonal":
+        tension, null = own["numbers"].tolist()
+        return Diagonal(Shapes.found(view), tension, null, dtype)
+    if kind == "table":
+        kept = Shapes(own["l"], own["m"], own["begins"], np.zeros(0, np.int32))
+        return Table.uniform(view, dtype).taking(kept, own["bias"])
+    return Uniform()

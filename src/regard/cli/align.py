@@ -1,0 +1,175 @@
+"""`regard align`: which word answers to which, for a parallel corpus, with a model trained here or one saved before."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.align.recipe import Recipe
+
+__all__ = ["align"]
+
+_ONE_WAY = ("forward", "reverse")
+
+
+def align(
+    source: Annotated[
+        Path, typer.Argument(metavar="SRC", help="Source text, a sentence a line; alone, both sides as s ||| t.")
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[TGT]", help="Target text, a line for each of SRC.", show_default=False)
+    ] = None,
+    model: Annotated[str, typer.Option(help="best, or a classical one: ibm1, ibm2, diagonal, hmm.")] = "best",
+    stages: Annotated[
+        str | None, typer.Option(help='Training in your own order: "ibm1:5 hmm:5", or "ibm1:4:mean hmm:4:product".')
+    ] = None,
+    symmetrize: Annotated[
+        str | None,
+        typer.Option(
+            help="How both directions become one: soft, intersection, union, grow-diag, grow-diag-final or "
+            "grow-diag-final-and; or forward or reverse alone. Left out: soft for best, else grow-diag-final-and."
+        ),
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="What soft asks of a link: √(p(i|j) p(j|i)) above this.")] = 0.5,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Print links as i-j:p with p = √(p(i|j) p(j|i)).")
+    ] = False,
+    both: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write each direction too, to FILE.forward and FILE.reverse.")
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Score on gold (i-j sure, i?j possible, from 0) of the last lines."),
+    ] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the words that are linked, with counts.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page of shaded matrices.")] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Another aligner's links, for the page and the scores; may be repeated."),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the model after every iteration; what was killed goes on.")
+    ] = None,
+    load: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Train nothing: align with this model. SRC may be -.")
+    ] = None,
+    prior: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Known word pairs: source, target and count a line.")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="The Dirichlet prior on translations; 0 is maximum likelihood.")
+    ] = None,
+    variational: Annotated[
+        bool, typer.Option("--variational", help="Variational Bayes for translations; --alpha above 0.")
+    ] = False,
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="Cut raw text: words (Unicode's; Chinese and Japanese by character) or a SentencePiece model; "
+            "HOW,HOW if the sides differ.",
+        ),
+    ] = None,
+    spans: Annotated[bool, typer.Option("--spans", help="With --tokenize: print spans of characters.")] = False,
+    longest: Annotated[int, typer.Option(min=1, help="A pair with a longer sentence has an empty line.")] = 1024,
+    seed: Annotated[int, typer.Option(help="For models that draw; the others draw nothing.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Left out: all there are. The links are the same.", show_default=False)
+    ] = None,
+    spool: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the corpus in files here: it may exceed memory.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing of the training.")] = False,
+) -> None:
+    r"""Align the words of a parallel corpus: links such as 0-0 1-2, a line for each pair of sentences.
+
+    Words are what spaces separate (lower-cased text aligns better); --tokenize cuts raw text. Files may be gzip. A pair
+    with an empty side has an empty line: what comes out stays parallel to what went in. Under torchrun the sentences
+    are divided over the processes and their counts added up.
+
+    Examples:
+
+      regard align train.en train.fr > links
+
+      regard align both.gz --model hmm --symmetrize intersection > links
+
+      regard align corpus.en corpus.fr --gold test.gold --html look.html > links
+
+      regard align train.en train.fr --save en-fr > links
+
+      regard align new.en new.fr --load en-fr
+
+      regard align raw.en raw.ja --tokenize words --spans > spans
+
+      regard align corpus.en corpus.fr --dictionary words.tsv > links
+
+      torchrun --nproc-per-node 4 -m regard align train.en train.fr > links
+    """
+    from regard.cli.aligning import Job, Outputs, Text, Training
+
+    _check(symmetrize, threshold, spans, tokenize, load, save, prior, source, target)
+    text = Text.of(source, target, tokenize, longest)
+    outputs = Outputs(symmetrize, threshold, probabilities, both, gold, dictionary, html, tuple(beside or ()), spans)
+    training = Training(_recipe(model, stages, alpha, variational), save, prior, seed, spool, quiet)
+    job = Job(text, outputs, threads)
+    if load is not None:
+        job.apply(load)
+    else:
+        job.train(training)
+    sys.stdout.flush()
+
+
+def _recipe(model: str, stages: str | None, alpha: float | None, variational: bool) -> Recipe:
+    from dataclasses import replace
+
+    from regard.align.lexicon import Dirichlet
+    from regard.align.recipe import Stage, recipe
+
+    found = recipe(model)
+    if stages is not None:
+        found = replace(found, stages=tuple(Stage.of(each) for each in stages.replace(",", " ").split()))
+    if alpha is not None:
+        found = replace(found, prior=Dirichlet(alpha, alpha, variational))
+    elif variational:
+        found = replace(found, prior=replace(found.prior, variational=True))
+    return found
+
+
+def _check(
+    symmetrize: str | None,
+    threshold: float,
+    spans: bool,
+    tokenize: str | None,
+    load: Path | None,
+    save: Path | None,
+    prior: Path | None,
+    source: Path,
+    target: Path | None,
+) -> None:
+    """Raises where options do not go together, before anything is read."""
+    from regard.align.symmetrize import METHODS
+    from regard.errors import RegardError, unknown_name
+
+    if symmetrize is not None and symmetrize not in (*METHODS, *_ONE_WAY):
+        raise unknown_name("symmetrize", symmetrize, (*METHODS, *_ONE_WAY))
+    if not 0 < threshold < 1:
+        raise RegardError(f"--threshold: found {threshold}, wanted more than 0 and less than 1")
+    if spans and tokenize is None:
+        raise RegardError("--spans: the words are given as they are; add --tokenize words to cut raw text")
+    if load is not None:
+        for name, given in (("--save", save), ("--prior", prior)):
+            if given is not None:
+                raise RegardError(f"{name}: --load trains nothing; leave one of them out")
+    elif str(source) == "-":
+        raise RegardError("SRC: - is read with --load alone; training reads its text more than once, give it a file")
+    if str(source) == "-" and target is not None:
+        raise RegardError("TGT: with - as SRC both sides are on its lines, as source ||| target")
+    for name, path in (("SRC", source), ("TGT", target)):
+        if path is not None and str(path) != "-" and not path.is_file():
+            raise RegardError(f"{name}: there is no file {path}")
