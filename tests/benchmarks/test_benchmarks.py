@@ -33,6 +33,7 @@ GOALS = {
     "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
     "heads": Counter(),
     "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),
+    "soft_alignment": Counter(),
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
     "tiles": Counter({"≤ 1.5": 36, "≤ 25": 9}),
