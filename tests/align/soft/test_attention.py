@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import mask, nn
+from regard.align import symmetrize
 from regard.align.links import Links
 from regard.align.soft.attention import Fold, fold, links, shifted
 from regard.errors import RegardError
@@ -89,6 +90,16 @@ def test_sentences_stay_apart_and_in_order() -> None:
     found = links([torch.eye(2), torch.zeros(0, 3), torch.zeros(2, 0), torch.eye(3).flip(0)])
     assert [found[s] for s in range(4)] == [[(0, 0), (1, 1)], [], [], [(0, 2), (1, 1), (2, 0)]]
     assert len(links([])) == 0
+
+
+def test_two_translators_make_one_alignment() -> None:
+    """One looks at the source for each target word, one at the target for each source word."""
+    into_target = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.1, 0.7]])  # (J, I)
+    into_source = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7]])  # (I, J): its targets are the source words
+    forward, reverse = links([into_target]), links([into_source]).turned
+    assert forward[0] == [(0, 0), (2, 1)]
+    assert symmetrize.intersection(forward, reverse)[0] == [(0, 0), (2, 1)]
+    assert symmetrize.union(forward, reverse)[0] == [(0, 0), (1, 0), (2, 1)]
 
 
 def test_a_layer_of_the_package_is_read() -> None:
