@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.align.gold import Gold, Score
-    from regard.align.links import Links
     from regard.translate.forced import Forced
     from regard.translate.translator import Translator
 
@@ -114,23 +113,18 @@ def _row(work: str, now: Score, later: Score, note: str = "") -> Row:
 
 
 def _hard(name: str, text: Text, folder: Path) -> Iterator[Row]:
-    """Forward links give each target word at most one source word, as a look does; the intersection asks both ways."""
-    from regard.align import corpus, decode, symmetrize, train
+    """Forward links give each target word at most one source word, as a look does; the others ask both ways."""
+    from regard.align.aligner import align
+    from regard.align.corpus import read
     from regard.align.gold import score
-    from regard.align.links import Links
-    from regard.align.pairs import Pairs
     from regard.align.recipe import recipe
 
     paths = folder / "all.source", folder / "all.target"
     for path, file, lines in zip(paths, text.train, (text.source, text.target), strict=True):
         path.write_bytes(file.read_bytes() + "".join(f"{line}\n" for line in lines).encode())
-    read = corpus.read(*paths)
     how = recipe(name)
-    state = train.train(train.begin(read, Pairs.of(read), how), how)
-    found = [each.links for each in decode.believe(state.channels)]
-    forward, reverse = (Links.join(each[side] for each in found) for side in (0, 1))
-    both: dict[str, Links] = {"forward": forward, "both, intersection": symmetrize.intersection(forward, reverse)}
-    for which, links in both.items():
+    found = align(read(*paths), how)
+    for which, links in (("forward", found.forward), (f"both, {how.symmetrize}", found.links)):
         s = score(links, text.gold)
         note = f"P {100 * s.precision:.1f} R {100 * s.recall:.1f}"
         yield Row(f"regard align {name}: {which}", "", "% AER", 100 * s.aer, note=note)
