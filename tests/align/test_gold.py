@@ -109,9 +109,11 @@ def test_gold_that_counts_from_1_is_told_from_gold_of_another_text() -> None:
     assert "line 1 belongs to pair 2 of 4: are these the sentences it was made for?" in (
         refused(one, [9, 3, 2, 2], [9, 3, 3, 5])
     )
-    assert "links 0-5, its sentences have 3 and 5 words; word numbers count from 0" in (
-        refused(Gold.of(Links.of([[(0, 5)]])), [3], [5])
-    )
+    for link in ((0, 5), (3, 0)):
+        assert f"links {link[0]}-{link[1]}, its sentences have 3 and 5 words; word numbers count from 0" in (
+            refused(Gold.of(Links.of([[link]])), [3], [5])
+        )
+    Gold.of(Links.of([[(2, 0), (0, 4)]])).check(np.array([3]), np.array([5]))
 
 
 def test_gold_that_never_names_a_first_word_is_said() -> None:

@@ -100,16 +100,13 @@ class Pieces:
     def __call__(self, line: str) -> list[Span]:
         """The span of each piece, without the white space before it."""
         spans: list[Span] = []
-        at = 0
-        for begin, stop in self._offsets(line):
-            start = max(at, begin)
+        for start, stop in self._offsets(line):
             while start < stop and line[start].isspace():
                 start += 1
             while start < stop and line[stop - 1].isspace():
                 stop -= 1
             if start < stop:
                 spans.append((start, stop))
-                at = stop
         return spans
 
     def _offsets(self, line: str) -> list[Span]:
