@@ -13,6 +13,7 @@ from regard.align.decode import believe, combined
 from regard.align.expect import Channel
 from regard.align.links import Links
 from regard.align.pairs import Pairs
+from regard.align.prior import spelt
 from regard.align.recipe import RECIPES, Recipe
 from regard.align.train import Iteration, begin, train
 
@@ -53,6 +54,9 @@ def align(
     ([(0, 0), (1, 1)], [(0, 0), (1, 1)])
     """
     pairs = Pairs.of(corpus, threads=threads)
+    alike = spelt(corpus, pairs, recipe, threads)
+    if alike is not None:
+        known = alike if known is None else known + alike
     state = train(
         begin(corpus, pairs, recipe), recipe, known=known, threads=threads, each=lambda found, state: each(found)
     )

@@ -1,4 +1,4 @@
-"""What is known of word pairs before any text is read: a file of pairs with how often they were seen."""
+"""What is known of word pairs before they are counted: how they are spelt, and a file of pairs with their counts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ import numpy as np
 
 from regard.align.corpus import Corpus, lines
 from regard.align.pairs import Pairs
+from regard.align.recipe import Recipe
+from regard.align.spelling import spelling
 from regard.errors import RegardError
 
-__all__ = ["read"]
+__all__ = ["read", "spelt"]
 
 Array = np.ndarray[Any, Any]
+
+
+def spelt(corpus: Corpus, pairs: Pairs, recipe: Recipe, threads: int | None = None) -> Array | None:
+    """The pseudo-counts that ``recipe`` gives for spelling, None where it gives none."""
+    if recipe.spelling == 0:
+        return None
+    weight = np.float32(recipe.spelling)
+    counts: Array = spelling(corpus, pairs, threads=threads) * weight
+    return counts
 
 
 def read(path: Path, corpus: Corpus, pairs: Pairs) -> tuple[Array, int]:

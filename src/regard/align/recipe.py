@@ -54,7 +54,8 @@ class Recipe:
     """Stages, and what is believed before any word is counted.
 
     ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump,
-    ``flat`` the power its jumps are raised to. ``symmetrize`` is how both directions become one if nobody says, and
+    ``flat`` the power its jumps are raised to, ``spelling`` the pseudo-count of a pair that is spelt the same (of one
+    that is spelt alike, its share). ``symmetrize`` is how both directions become one if nobody says, and
     ``viterbi`` whether a direction's links are its likeliest alignment, as published, or each word's likeliest place.
     """
 
@@ -63,6 +64,7 @@ class Recipe:
     null: float = 0.1
     jump: float = 0.0
     flat: float = 1.0
+    spelling: float = 0.0
     symmetrize: str = "grow-diag-final-and"
     viterbi: bool = True
 
@@ -93,6 +95,7 @@ RECIPES: dict[str, Recipe] = {
         null=0.1,
         jump=0.1,
         flat=0.7,
+        spelling=1.0,
         symmetrize="soft",
         viterbi=False,
     ),

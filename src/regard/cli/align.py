@@ -68,6 +68,10 @@ def align(
     variational: Annotated[
         bool, typer.Option("--variational", help="Variational Bayes for translations; --alpha above 0.")
     ] = False,
+    spelling: Annotated[
+        float | None,
+        typer.Option(help="Pseudo-count of a pair spelt the same, a share of it for alike. Best: 1, else 0."),
+    ] = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
@@ -116,7 +120,7 @@ def align(
     _check(symmetrize, threshold, spans, tokenize, load, save, prior, source, target)
     text = Text.of(source, target, tokenize, longest)
     outputs = Outputs(symmetrize, threshold, probabilities, both, gold, dictionary, html, tuple(beside or ()), spans)
-    training = Training(_recipe(model, stages, alpha, variational), save, prior, seed, spool, quiet)
+    training = Training(_recipe(model, stages, alpha, variational, spelling), save, prior, seed, spool, quiet)
     job = Job(text, outputs, threads)
     if load is not None:
         job.apply(load)
@@ -125,7 +129,7 @@ def align(
     sys.stdout.flush()
 
 
-def _recipe(model: str, stages: str | None, alpha: float | None, variational: bool) -> Recipe:
+def _recipe(model: str, stages: str | None, alpha: float | None, variational: bool, spelling: float | None) -> Recipe:
     from dataclasses import replace
 
     from regard.align.lexicon import Dirichlet
@@ -138,6 +142,8 @@ def _recipe(model: str, stages: str | None, alpha: float | None, variational: bo
         found = replace(found, prior=Dirichlet(alpha, alpha, variational))
     elif variational:
         found = replace(found, prior=replace(found.prior, variational=True))
+    if spelling is not None:
+        found = replace(found, spelling=spelling)
     return found
 
 

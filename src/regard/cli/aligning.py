@@ -16,6 +16,7 @@ from regard.align.corpus import Corpus, gathered, parted, sides
 from regard.align.links import Links
 from regard.align.pairs import Pairs
 from regard.align.pharaoh import lines
+from regard.align.prior import read, spelt
 from regard.align.recipe import Recipe
 from regard.align.train import Iteration
 from regard.errors import RegardError
@@ -245,11 +246,11 @@ class Job:
         from regard.align.saved import FILE, Saved, save
         from regard.align.train import State, begin, train
 
-        recipe, known = training.recipe, None
+        recipe = training.recipe
+        known = spelt(corpus, pairs, recipe, self.threads)
         if training.prior is not None:
-            from regard.align.prior import read
-
-            known, apart = read(training.prior, corpus, pairs)
+            counts, apart = read(training.prior, corpus, pairs)
+            known = counts if known is None else known + counts
             if apart and not training.quiet:
                 print(f"--prior: {apart:,} pairs of words never meet in the text", file=sys.stderr)
         state = begin(corpus, pairs, recipe)
