@@ -121,6 +121,11 @@ def test_entries_run_in_turn_and_give_lines_and_rows(tmp_path: Path) -> None:
     ratios = sorted(a.seconds / b.seconds for a, b in pairs)
     assert [slower.low, slower.high] == pytest.approx(ratios)
     assert [faster.high, faster.low] == pytest.approx([1 / each for each in ratios])
+    for used in found.entries["theirs"].used:
+        used.programs["classes"] = used.seconds / 2
+    half = found.slower("theirs", at_most(1), without="classes")
+    assert [half.low, half.high] == pytest.approx([2 * each for each in ratios])
+    assert half.note.startswith("classes, ")
     beyond = found.beyond_best(at_most(0.5))
     assert beyond.value == pytest.approx(0)  # forward is better by a third, reverse is the same
     assert "forward -33.3" in beyond.note

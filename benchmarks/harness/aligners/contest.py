@@ -124,16 +124,18 @@ class Contest:
         spread = [aer - best for aer in found] if best is not None else []
         return self._row("AER beyond the peer's", peer, "points", gap, spread, goal, self._problem(peer))
 
-    def slower(self, peer: str, goal: Goal) -> Row:
-        """Wall time, both directions, as a ratio within each round: of ours to the peer's, or how many times faster."""
-        pairs = list(zip(self.ours.used, self.entries[peer].used, strict=False))
-        ratios = [b.seconds / a.seconds if goal.above else a.seconds / b.seconds for a, b in pairs]
+    def slower(self, peer: str, goal: Goal, *, without: str = "") -> Row:
+        """Wall time, both directions, as a ratio within each round: of ours to the peer's, or how many times faster.
+        The peer's program `without` is not counted."""
+        mine = [each.seconds for each in self.ours.used]
+        apart = [each.programs.get(without, 0.0) for each in self.entries[peer].used]
+        theirs = [each.seconds - less for each, less in zip(self.entries[peer].used, apart, strict=True)]
+        ratios = [b / a if goal.above else a / b for a, b in zip(mine, theirs, strict=False)]
         median = statistics.median(ratios) if ratios else None
-        row = self._row(
-            "time", peer, "× faster" if goal.above else "× its time", median, ratios, goal, self._problem(peer)
-        )
-        mine, theirs = (_mean([used.seconds for used in self.entries[name].used]) for name in (self.ours.name, peer))
-        return replace(row, ours=mine, theirs=theirs, amount="s")
+        unit = "× faster" if goal.above else "× its time"
+        row = self._row("time", peer, unit, median, ratios, goal, self._problem(peer))
+        note = f"{without}, {figure(statistics.mean(apart))} s, is not counted" if without and apart else ""
+        return replace(row, ours=_mean(mine), theirs=_mean(theirs), amount="s", note=note)
 
     def beyond_best(self, goal: Goal) -> Row:
         """How much more AER ours has than the best peer, in the way of making links where that is most."""

@@ -99,11 +99,11 @@ class Packaged:
 
 @dataclass(frozen=True)
 class Mgiza:
-    """GIZA++ with threads: Model 1, HMM, 3 and 4, each some times. Model 4 has 50 word classes a side from `mkcls`;
-    the others have none, with which its HMM is better here."""
+    """GIZA++ with threads: Model 1, HMM, 3, 4 and 5, each some times. Models 4 and 5 have 50 word classes a side from
+    `mkcls`; the others have none, with which its HMM is better here."""
 
     model: str
-    iterations: tuple[int, int, int, int] = (5, 5, 5, 5)
+    iterations: tuple[int, int, int, int, int] = (5, 5, 5, 5, 5)
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class Mgiza:
         # Its programs name files after their inputs and look for them where they run.
         steps = [Step(("cp", str(path), side)) for path, side in ((corpus.source, "s"), (corpus.target, "t"))]
         steps.append(Step((found["plain2snt"], "s", "t")))
-        if self.model == "ibm4":
+        if self.model in ("ibm4", "ibm5"):
             steps += [Step((found["mkcls"], "-n2", "-c50", f"-p{x}", f"-V{x}.vcb.classes", "opt")) for x in "st"]
         for left, right in (("s", "t"), ("t", "s")):
             both, words = f"{left}_{right}.snt", (f"{left}.vcb", f"{right}.vcb")
@@ -124,7 +124,7 @@ class Mgiza:
         return steps
 
     def _options(self, left: str, right: str, both: str, words: tuple[str, str]) -> Iterator[str]:
-        reached = ("hmm", "ibm3", "ibm4").index(self.model) + 2
+        reached = ("hmm", "ibm3", "ibm4", "ibm5").index(self.model) + 2
         times = [count if k < reached else 0 for k, count in enumerate(self.iterations)]
         options = {
             "ncpus": cores(),
@@ -138,7 +138,7 @@ class Mgiza:
             "mh": times[1],
             "m3": times[2],
             "m4": times[3],
-            "m5": 0,
+            "m5": times[4],
             "p0": 0.999,
             "onlyaldumps": 1,
             "nsmooth": 4,
