@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.harness.aligners import noise, process
@@ -60,7 +61,7 @@ def rows(setting: Setting) -> Iterator[Row | Line]:
 
 
 def _default(setting: Setting, text: Text, folder: Path) -> Iterator[Row | Line]:
-    rounds = min(ROUNDS, setting.rounds)
+    rounds = 1 if setting.quick else min(ROUNDS, setting.rounds)
     few = min(3 if text is not LARGE else 1, rounds)
     entries = [
         Entry(Regard(), rounds),
@@ -108,13 +109,14 @@ def _first(setting: Setting, folder: Path) -> Iterator[Row]:
     corpus = noise.small("first", place, 60)
     cold, problem = None, ""
     with tempfile.TemporaryDirectory() as cache:
+        argv = [step.argv for step in Regard().steps(corpus, 0)]
         try:
-            argv = [step.argv for step in Regard().steps(corpus, 0)]
             cold = process.run([Step(("env", f"NUMBA_CACHE_DIR={cache}", *each)) for each in argv], place).seconds
-            for model in ("best", *PEERS):
-                process.run(Regard(model).steps(corpus, 0), place)
         except Exception as error:
             problem = reason("regard", error)
+    for model in ("best", *PEERS):
+        with suppress(RuntimeError):  # what fails here fails again, and says so, where it is measured
+            process.run(Regard(model).steps(corpus, 0), place)
     yield Row("the first run of an install: 60 pairs, nothing compiled", "", "s", cold, ours=cold, problem=problem)
 
 

@@ -106,7 +106,7 @@ def _lines(title: str, lines: list[dict[str, str]]) -> Table:
     table = Table(box=SIMPLE_HEAD, title=title)
     headings = list(dict.fromkeys(heading for line in lines for heading in line))
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading.replace("-diag-", "-diag\n-"), no_wrap=True)
     above = ""
     for line in lines:
         first, *others = (Text(line.get(heading, "")) for heading in headings)

@@ -103,8 +103,8 @@ def test_entries_run_in_turn_and_give_lines_and_rows(tmp_path: Path) -> None:
     assert log == ["ours0", "theirs0", "gone0", "bad0", "ours1", "theirs1", "ours2"]
     first, second, third, _ = found.lines()
     assert isinstance(first, Line)
-    assert first.cells["own"] == "0.0\n(100.0 / 100.0)"
-    assert first.cells["reverse"] == "33.3\n(100.0 / 50.0)"
+    assert first.cells["own"] == "0.0\n100.0/100.0"
+    assert first.cells["reverse"] == "33.3\n100.0/50.0"
     assert isinstance(second, Line)
     assert (second.cells["own"], second.cells["runs"]) == ("", "2")
     assert len(second.found["runs"]) == 2
@@ -123,9 +123,9 @@ def test_entries_run_in_turn_and_give_lines_and_rows(tmp_path: Path) -> None:
     assert [faster.high, faster.low] == pytest.approx([1 / each for each in ratios])
     for used in found.entries["theirs"].used:
         used.programs["classes"] = used.seconds / 2
-    half = found.slower("theirs", at_most(1), without="classes")
-    assert [half.low, half.high] == pytest.approx([2 * each for each in ratios])
-    assert half.note.startswith("classes, ")
+    less = found.slower("theirs", at_most(1), without="classes")
+    assert [less.low, less.high] == pytest.approx([2 * each for each in ratios])
+    assert less.note.startswith("classes, ")
     beyond = found.beyond_best(at_most(0.5))
     assert beyond.value == pytest.approx(0)  # forward is better by a third, reverse is the same
     assert "forward -33.3" in beyond.note

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Contest", "Entry", "hold"]
 
-TABLE = "AER in percent over (precision / recall), both directions in processes of their own; means, and ranges of runs"
+TABLE = "AER in percent, its range over the runs, precision/recall; wall and CPU seconds and MiB with their ranges"
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Entry:
         low, high = (f"{100 * limit(score.aer for score in found):.1f}" for limit in (min, max))
         precision, recall = (100 * statistics.mean(getattr(s, part) for s in found) for part in ("precision", "recall"))
         spread = f"{low}–{high}\n" if low != high else ""
-        return f"{self.aer(way):.1f}\n{spread}({precision:.1f} / {recall:.1f})"
+        return f"{self.aer(way):.1f}\n{spread}{precision:.1f}/{recall:.1f}"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Regard:
     def steps(self, corpus: Corpus, seed: int) -> Sequence[Step]:
         sides = (str(corpus.source), str(corpus.target))
         options = ("--model", self.model, "--both", "both", "--seed", str(seed), *self.options)
-        return [Step((sys.executable, "-m", "regard.cli", "align", *sides, *options), "own")]
+        return [Step((sys.executable, "-m", "regard", "align", *sides, *options), "own")]
 
     def links(self, folder: Path, number: int) -> dict[str, Links]:
         return pharaoh(folder, number, forward="both.forward", reverse="both.reverse", own="own")
