@@ -1,23 +1,23 @@
-"""A corpus aligned: trained by a recipe, both directions made one."""
+"""A corpus aligned: trained or sampled by a recipe, both directions made one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from regard.align.corpus import Corpus
-from regard.align.decode import believe, combined
-from regard.align.expect import Channel
+from regard.align.decode import Believed, believe, combined
 from regard.align.links import Links
 from regard.align.pairs import Pairs
 from regard.align.prior import spelt
-from regard.align.recipe import RECIPES, Recipe
-from regard.align.train import Iteration, begin, train
+from regard.align.recipe import BEST, Recipe, Sampling
+from regard.align.train import Iteration, State, begin, train
+from regard.align.view import View
 
-__all__ = ["Alignment", "align", "decoded"]
+__all__ = ["Alignment", "align", "decoded", "sampled"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,15 +33,17 @@ class Alignment:
 
 def align(
     corpus: Corpus,
-    recipe: Recipe = RECIPES["best"],
+    recipe: Recipe | Sampling = BEST,
     *,
     symmetrize: str | None = None,
     threshold: float = 0.5,
     known: Array | None = None,
+    seed: int = 1,
     threads: int | None = None,
     each: Callable[[Iteration], None] = lambda iteration: None,
 ) -> Alignment:
-    """Trains ``recipe`` on ``corpus`` and aligns it. An empty pair of sentences, or one that was refused, has no links.
+    """Trains or samples by ``recipe`` on ``corpus`` and aligns it. ``known`` are pseudo-counts of pairs, by number. An
+    empty pair of sentences, or one that was refused, has no links. The threads never change the links.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -57,24 +59,37 @@ def align(
     alike = spelt(corpus, pairs, recipe, threads)
     if alike is not None:
         known = alike if known is None else known + alike
-    state = train(
-        begin(corpus, pairs, recipe), recipe, known=known, threads=threads, each=lambda found, state: each(found)
-    )
-    return decoded(state.channels, symmetrize or recipe.symmetrize, threshold, viterbi=recipe.viterbi, threads=threads)
+    believed: Iterator[Believed]
+    if isinstance(recipe, Sampling):
+        believed = sampled(corpus, pairs, recipe, known=known, seed=seed, threads=threads)
+    else:
+        state = begin(corpus, pairs, recipe)
+
+        def said(iteration: Iteration, state: State) -> None:
+            each(iteration)
+
+        state = train(state, recipe, known=known, threads=threads, each=said)
+        believed = believe(state.channels, viterbi=recipe.viterbi, threads=threads)
+    view = View.both(corpus, pairs)[0]
+    return decoded(view, believed, symmetrize or recipe.symmetrize, threshold)
 
 
-def decoded(
-    channels: tuple[Channel, Channel],
-    symmetrize: str,
-    threshold: float = 0.5,
-    *,
-    viterbi: bool = False,
-    threads: int | None = None,
-) -> Alignment:
-    """The links of the channels' part of a corpus."""
+def sampled(
+    corpus: Corpus, pairs: Pairs, recipe: Sampling, *, known: Array | None, seed: int, threads: int | None
+) -> Iterator[Believed]:
+    """What the chains believe in the end."""
+    from regard.align.gibbs.sampler import Sampler
+
+    sampler = Sampler(corpus, pairs, seed=seed, chains=recipe.chains, beliefs=recipe.beliefs, known=known)
+    sampler.run(threads=threads)
+    return sampler.believe(threads=threads)
+
+
+def decoded(view: View, believed: Iterator[Believed], symmetrize: str, threshold: float = 0.5) -> Alignment:
+    """The links of a part of a corpus, from what is believed of it block by block."""
     whole, forward, reverse = [], [], []
-    for believed in believe(channels, viterbi=viterbi, threads=threads):
-        whole.append(combined(channels[0].view, believed, symmetrize, threshold))
-        forward.append(believed.links[0])
-        reverse.append(believed.links[1])
+    for block in believed:
+        whole.append(combined(view, block, symmetrize, threshold))
+        forward.append(block.links[0])
+        reverse.append(block.links[1])
     return Alignment(Links.join(whole), Links.join(forward), Links.join(reverse))

@@ -13,6 +13,7 @@ from regard.align.pairs import Pairs
 from regard.align.places.jumps import Jumps
 from regard.align.saved import Saved
 from regard.align.view import View
+from regard.errors import RegardError
 
 __all__ = ["Applied"]
 
@@ -26,6 +27,10 @@ class Applied:
     """A saved aligner put to other text, a batch of sentences at a time."""
 
     def __init__(self, saved: Saved) -> None:
+        if "rows" not in saved.arrays:
+            raise RegardError(
+                f"--load: {saved.folder} was killed while it sampled; run its command with --save again, it goes on"
+            )
         self.saved = saved
         self.numbers = [{word: k for k, word in enumerate(saved.words(side))} for side in ("source", "target")]
         self.lexicons = [saved.lexicon(k) for k in (0, 1)]

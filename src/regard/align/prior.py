@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.align.corpus import Corpus, lines
 from regard.align.pairs import Pairs
-from regard.align.recipe import Recipe
+from regard.align.recipe import Recipe, Sampling
 from regard.align.spelling import spelling
 from regard.errors import RegardError
 
@@ -18,7 +18,7 @@ __all__ = ["read", "spelt"]
 Array = np.ndarray[Any, Any]
 
 
-def spelt(corpus: Corpus, pairs: Pairs, recipe: Recipe, threads: int | None = None) -> Array | None:
+def spelt(corpus: Corpus, pairs: Pairs, recipe: Recipe | Sampling, threads: int | None = None) -> Array | None:
     """The pseudo-counts that ``recipe`` gives for spelling, None where it gives none."""
     if recipe.spelling == 0:
         return None

@@ -21,6 +21,7 @@ class Alone:
     """One process: its part is everything."""
 
     rank: int = 0
+    size: int = 1
 
     def part(self, corpus: Corpus) -> tuple[int, int]:
         """All sentences."""

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from regard.align.expect import Agreement
+from regard.align.gibbs.beliefs import Beliefs
 from regard.align.lexicon import Dirichlet
 from regard.errors import RegardError, unknown_name
 
-__all__ = ["RECIPES", "Recipe", "Stage", "recipe"]
+__all__ = ["BEST", "RECIPES", "Recipe", "Sampling", "Stage", "recipe", "restored"]
 
 MODELS = ("ibm1", "ibm2", "diagonal", "hmm")
 
@@ -72,37 +73,59 @@ class Recipe:
         """As JSON can hold it."""
         return {**asdict(self), "stages": [str(stage) for stage in self.stages]}
 
-    @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> Recipe:
-        """The recipe that ``to_dict`` wrote."""
-        stages = tuple(Stage.of(each) for each in given["stages"])
-        return Recipe(**{**given, "stages": stages, "prior": Dirichlet(**given["prior"])})
+
+@dataclass(frozen=True)
+class Sampling:
+    """Links drawn and not estimated: several chains of the sampling aligner, from ``beliefs``; ``spelling``,
+    ``symmetrize`` and ``viterbi`` as in a :class:`Recipe`. How often is drawn follows from the size of the text."""
+
+    chains: int = 3
+    beliefs: Beliefs = field(default_factory=Beliefs)
+    spelling: float = 0.0
+    symmetrize: str = "soft"
+    viterbi: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+def restored(given: Mapping[str, Any]) -> Recipe | Sampling:
+    """What ``to_dict`` of either wrote."""
+    if "chains" in given:
+        return Sampling(**{**given, "beliefs": Beliefs(**given["beliefs"])})
+    stages = tuple(Stage.of(each) for each in given["stages"])
+    return Recipe(**{**given, "stages": stages, "prior": Dirichlet(**given["prior"])})
 
 
 def _classic(*stages: tuple[str, int]) -> Recipe:
     return Recipe(tuple(Stage(*stage) for stage in stages))
 
 
+#: What measures best, and quickly: docs/align.md says how it was found.
+BEST = Recipe(
+    (Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")),
+    Dirichlet(0.001, 0.001),
+    null=0.1,
+    jump=0.1,
+    flat=0.7,
+    spelling=1.0,
+    symmetrize="soft",
+    viterbi=False,
+)
+
 #: What ``--model`` names. The classical chains train as their papers and GIZA++ do.
-RECIPES: dict[str, Recipe] = {
+RECIPES: dict[str, Recipe | Sampling] = {
     "ibm1": _classic(("ibm1", 5)),
     "ibm2": _classic(("ibm1", 5), ("ibm2", 5)),
     "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
     "hmm": Recipe((Stage("ibm1", 5), Stage("hmm", 5)), null=0.2),
-    "best": Recipe(
-        (Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")),
-        Dirichlet(0.001, 0.001),
-        null=0.1,
-        jump=0.1,
-        flat=0.7,
-        spelling=1.0,
-        symmetrize="soft",
-        viterbi=False,
-    ),
+    "best": BEST,
+    "sample": Sampling(),
 }
 
 
-def recipe(name: str) -> Recipe:
+def recipe(name: str) -> Recipe | Sampling:
     """The recipe of this name."""
     if name not in RECIPES:
         raise unknown_name("model", name, RECIPES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from regard.align.places.jumps import Jumps
 from regard.align.places.shapes import Shapes
 from regard.align.places.table import Table
 from regard.align.places.uniform import Uniform
-from regard.align.recipe import Recipe
+from regard.align.recipe import Recipe, Sampling, restored
 from regard.align.train import State
 from regard.align.view import View
 from regard.errors import RegardError
@@ -33,14 +34,26 @@ FILE = "aligner.safetensors"
 _SIDES = ("forward", "reverse")
 
 
-def save(folder: Path, corpus: Corpus, state: State, recipe: Recipe, digest: str) -> None:
-    """Writes the aligner into ``folder``. On a full disk, or interrupted, the one of before is intact."""
-    pairs = state.channels[0].view.pairs
-    arrays: dict[str, Array] = {"rows": pairs.rows, "target": pairs.target}
+def save(
+    folder: Path,
+    corpus: Corpus,
+    channels: Sequence[Channel],
+    done: int,
+    recipe: Recipe | Sampling,
+    digest: str,
+    drawn: Mapping[str, Array] | None = None,
+) -> None:
+    """Writes the aligner into ``folder``. On a full disk, or interrupted, the one of before is intact.
+
+    ``drawn`` is a sampler's own state; while it samples there are no ``channels`` yet.
+    """
+    arrays: dict[str, Array] = {f"drawn.{name}": array for name, array in (drawn or {}).items()}
     for name, side in (("source", corpus.source), ("target", corpus.target)):
         arrays[f"{name}.words"] = np.frombuffer(b"\n".join(side.words), np.uint8)
     kinds = []
-    for name, channel in zip(_SIDES, state.channels, strict=True):
+    for name, channel in zip(_SIDES, channels, strict=False):
+        pairs = channel.view.pairs
+        arrays.update({"rows": pairs.rows, "target": pairs.target})
         kind, own = _packed(channel.places)
         kinds.append(kind)
         lexicon = {"table": channel.lexicon.table, "null": channel.lexicon.null, "rest": channel.lexicon.rest}
@@ -48,7 +61,7 @@ def save(folder: Path, corpus: Corpus, state: State, recipe: Recipe, digest: str
     about = {
         "regard": "aligner 1",
         "recipe": json.dumps(recipe.to_dict()),
-        "done": str(state.done),
+        "done": str(done),
         "digest": digest,
         "places": " ".join(kinds),
     }
@@ -75,17 +88,17 @@ class Saved:
         return Saved(arrays, about, folder)
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> Recipe | Sampling:
         """How it was trained."""
-        return Recipe.from_dict(json.loads(self.about["recipe"]))
+        return restored(json.loads(self.about["recipe"]))
 
     @property
     def done(self) -> int:
         """Iterations that were done."""
         return int(self.about["done"])
 
-    def resumed(self, corpus: Corpus, pairs: Pairs, recipe: Recipe, digest: str) -> State:
-        """Training as it stood.
+    def match(self, recipe: Recipe | Sampling, digest: str) -> None:
+        """That this is the same training on the same text.
 
         Raises:
             RegardError: it was of another text or another recipe.
@@ -100,6 +113,13 @@ class Saved:
                 f"--save: {self.folder} was trained as {was}, and this is {now}; "
                 "ask for the same, name a new folder, or remove that one"
             )
+
+    def drawn(self) -> dict[str, Array]:
+        """A sampler's state."""
+        return {name.removeprefix("drawn."): x for name, x in self.arrays.items() if name.startswith("drawn.")}
+
+    def resumed(self, corpus: Corpus, pairs: Pairs) -> State:
+        """Training as it stood."""
         first, second = (
             Channel(view, self.lexicon(k), self.places(k, view)) for k, view in enumerate(View.both(corpus, pairs))
         )

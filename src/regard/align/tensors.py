@@ -17,7 +17,7 @@ __all__ = ["read", "write"]
 
 Array = np.ndarray[Any, Any]
 
-_NAMES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
+_NAMES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "I16": "<i2", "U8": "|u1", "BOOL": "|b1"}
 _CODES = {np.dtype(code): name for name, code in _NAMES.items()}
 
 

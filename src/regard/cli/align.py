@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.align.recipe import Recipe
+    from regard.align.recipe import Recipe, Sampling
 
 __all__ = ["align"]
-
-_ONE_WAY = ("forward", "reverse")
 
 
 def align(
@@ -23,7 +21,7 @@ def align(
     target: Annotated[
         Path | None, typer.Argument(metavar="[TGT]", help="Target text, a line for each of SRC.", show_default=False)
     ] = None,
-    model: Annotated[str, typer.Option(help="best, or a classical one: ibm1, ibm2, diagonal, hmm.")] = "best",
+    model: Annotated[str, typer.Option(help="best, sample, or a classical one: ibm1, ibm2, diagonal, hmm.")] = "best",
     stages: Annotated[
         str | None, typer.Option(help='Training in your own order: "ibm1:5 hmm:5", or "ibm1:4:mean hmm:4:product".')
     ] = None,
@@ -115,7 +113,8 @@ def align(
 
       torchrun --nproc-per-node 4 -m regard align train.en train.fr > links
     """
-    from regard.cli.aligning import Job, Outputs, Text, Training
+    from regard.cli.align_training import Training
+    from regard.cli.aligning import Job, Outputs, Text
 
     _check(symmetrize, threshold, spans, tokenize, load, save, prior, source, target)
     text = Text.of(source, target, tokenize, longest)
@@ -129,21 +128,29 @@ def align(
     sys.stdout.flush()
 
 
-def _recipe(model: str, stages: str | None, alpha: float | None, variational: bool, spelling: float | None) -> Recipe:
+def _recipe(
+    model: str, stages: str | None, alpha: float | None, variational: bool, spelling: float | None
+) -> Recipe | Sampling:
     from dataclasses import replace
 
     from regard.align.lexicon import Dirichlet
-    from regard.align.recipe import Stage, recipe
+    from regard.align.recipe import Sampling, Stage, recipe
+    from regard.errors import RegardError
 
     found = recipe(model)
+    if spelling is not None:
+        found = replace(found, spelling=spelling)
+    if isinstance(found, Sampling):
+        for name, given in (("--stages", stages), ("--alpha", alpha), ("--variational", variational or None)):
+            if given is not None:
+                raise RegardError(f"{name}: {model} draws links and trains no tables; leave {name} out")
+        return found
     if stages is not None:
         found = replace(found, stages=tuple(Stage.of(each) for each in stages.replace(",", " ").split()))
     if alpha is not None:
         found = replace(found, prior=Dirichlet(alpha, alpha, variational))
     elif variational:
         found = replace(found, prior=replace(found.prior, variational=True))
-    if spelling is not None:
-        found = replace(found, spelling=spelling)
     return found
 
 
@@ -160,10 +167,11 @@ def _check(
 ) -> None:
     """Raises where options do not go together, before anything is read."""
     from regard.align.symmetrize import METHODS
+    from regard.cli.aligning import ONE_WAY
     from regard.errors import RegardError, unknown_name
 
-    if symmetrize is not None and symmetrize not in (*METHODS, *_ONE_WAY):
-        raise unknown_name("symmetrize", symmetrize, (*METHODS, *_ONE_WAY))
+    if symmetrize is not None and symmetrize not in (*METHODS, *ONE_WAY):
+        raise unknown_name("symmetrize", symmetrize, (*METHODS, *ONE_WAY))
     if not 0 < threshold < 1:
         raise RegardError(f"--threshold: found {threshold}, wanted more than 0 and less than 1")
     if spans and tokenize is None:

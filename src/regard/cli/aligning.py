@@ -5,31 +5,32 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.align.aligner import Alignment, decoded
 from regard.align.corpus import Corpus, gathered, parted, sides
+from regard.align.decode import believe
 from regard.align.links import Links
 from regard.align.pairs import Pairs
 from regard.align.pharaoh import lines
-from regard.align.prior import read, spelt
-from regard.align.recipe import Recipe
-from regard.align.train import Iteration
+from regard.align.recipe import Recipe, Sampling
+from regard.align.view import View
+from regard.cli.align_training import Run, Training
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.align.corpus import Array
-    from regard.align.expect import Channel
     from regard.align.tokenize import Tokenizer
 
-__all__ = ["Job", "Outputs", "Text", "Training"]
+__all__ = ["ONE_WAY", "Job", "Outputs", "Text"]
 
 #: Pairs of sentences of new text that are aligned together.
 _BATCH = 10_000
+
+#: Of ``--symmetrize``: one direction, as it is.
+ONE_WAY = ("forward", "reverse")
 
 Raw = tuple[bytes, bytes]
 
@@ -91,18 +92,6 @@ def _cut(name: str) -> Tokenizer:
     if Path(name).is_file():
         return Pieces(Path(name))
     raise RegardError(f"--tokenize: found {name!r}, wanted words or the file of a SentencePiece model")
-
-
-@dataclass(frozen=True)
-class Training:
-    """What is trained, from what, and where it is kept."""
-
-    recipe: Recipe
-    save: Path | None
-    prior: Path | None
-    seed: int
-    spool: Path | None
-    quiet: bool
 
 
 @dataclass(frozen=True)
@@ -196,15 +185,16 @@ class Job:
 
         group = ranks()
         try:
-            raw = sides(self.text.source, self.text.target)
+            if group.size > 1 and isinstance(training.recipe, Sampling):
+                raise RegardError("--model sample: chains are drawn in one process; run it without torchrun")
             if training.spool is not None:
                 training.spool.mkdir(parents=True, exist_ok=True)
-            corpus = self.text.corpus(raw, training.spool)
+            corpus = self.text.corpus(sides(self.text.source, self.text.target), training.spool)
             self.outputs.check(corpus)
             _say_refused(corpus, self.text.longest)
             pairs = Pairs.of(corpus, part=group.part(corpus), threads=self.threads, spool=training.spool)
-            channels = self._channels(corpus, pairs, training, group.rank, group.together)
-            found = self._decoded(channels, training.recipe)
+            run = Run(corpus, pairs, training, group, self.threads)
+            found = decoded(View.both(corpus, pairs)[0], run.believed(), *self._how(training.recipe))
             found = Alignment(*(group.gathered(each) for each in (found.links, found.forward, found.reverse)))
             if group.rank == 0:
                 self.outputs.print(self.outputs.chosen(found), sides(self.text.source, self.text.target), self.text)
@@ -225,7 +215,9 @@ class Job:
         for batch in self.text.batches():
             corpus = self.text.corpus(iter(batch))
             _say_refused(corpus, self.text.longest)
-            found = self._decoded(applied.channels(corpus, Pairs.of(corpus, threads=self.threads)), recipe)
+            pairs = Pairs.of(corpus, threads=self.threads)
+            believed = believe(applied.channels(corpus, pairs), viterbi=recipe.viterbi, threads=self.threads)
+            found = decoded(View.both(corpus, pairs)[0], believed, *self._how(recipe))
             self.outputs.print(self.outputs.chosen(found), iter(batch), self.text)
             if needed:
                 kept.append(found)
@@ -235,37 +227,9 @@ class Job:
             found = Alignment(*(Links.join(getattr(each, name) for each in kept) for name in names))
             self.outputs.write(found, self.text.corpus(iter(whole)))
 
-    def _decoded(self, channels: tuple[Channel, Channel], recipe: Recipe) -> Alignment:
+    def _how(self, recipe: Recipe | Sampling) -> tuple[str, float]:
         asked = self.outputs.symmetrize
-        method = recipe.symmetrize if asked is None or asked in ("forward", "reverse") else asked
-        return decoded(channels, method, self.outputs.threshold, viterbi=recipe.viterbi, threads=self.threads)
-
-    def _channels(
-        self, corpus: Corpus, pairs: Pairs, training: Training, rank: int, together: Callable[[Array], Array]
-    ) -> tuple[Channel, Channel]:
-        from regard.align.saved import FILE, Saved, save
-        from regard.align.train import State, begin, train
-
-        recipe = training.recipe
-        known = spelt(corpus, pairs, recipe, self.threads)
-        if training.prior is not None:
-            counts, apart = read(training.prior, corpus, pairs)
-            known = counts if known is None else known + counts
-            if apart and not training.quiet:
-                print(f"--prior: {apart:,} pairs of words never meet in the text", file=sys.stderr)
-        state = begin(corpus, pairs, recipe)
-        digest = corpus.digest() if training.save is not None else ""
-        if training.save is not None and (training.save / FILE).exists():
-            state = Saved.of(training.save, "--save").resumed(corpus, pairs, recipe, digest)
-        with _progress(training.quiet or rank > 0) as say:
-
-            def each(done: Iteration, state: State) -> None:
-                if training.save is not None and rank == 0:
-                    save(training.save, corpus, state, recipe, digest)
-                say(done)
-
-            state = train(state, recipe, known=known, threads=self.threads, together=together, each=each)
-        return state.channels
+        return (recipe.symmetrize if asked is None or asked in ONE_WAY else asked), self.outputs.threshold
 
 
 def _say_refused(corpus: Corpus, longest: int) -> None:
@@ -276,25 +240,3 @@ def _say_refused(corpus: Corpus, longest: int) -> None:
             f"line, the first is line {first:,}; --longest sets the limit",
             file=sys.stderr,
         )
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Iteration], None]]:
-    """A bar where somebody looks, a line for each iteration anyway."""
-    from regard.cli.bar import progress
-
-    if quiet:
-        yield lambda done: None
-        return
-    with progress() as step:
-        step(0, 1, "training")
-
-        def say(done: Iteration) -> None:
-            step(done.done, done.of, done.model)
-            print(
-                f"{done.done:>3}/{done.of} {done.model:<8} log p a word: "
-                f"forward {done.forward:.4f}, reverse {done.reverse:.4f}",
-                file=sys.stderr,
-            )
-
-        yield say
