@@ -28,7 +28,7 @@ from regard.align.gibbs.tally import Tally, rings
 from regard.align.pairs import Pairs, runs
 from regard.align.places import Found
 from regard.align.places.likeliest import likeliest
-from regard.align.view import View
+from regard.align.view import Block, View
 from regard.errors import RegardError
 from regard.kernels.workers import share
 
@@ -98,6 +98,7 @@ class Sampler:
         self.done = 0
         self.sides = tuple(_Side(view, self.beliefs, known, dtype) for view in View.both(corpus, pairs))
         self._tallies: dict[tuple[int, int], Tally] = {}  # of the chains under way
+        self._pooled: tuple[int, list[tuple[Tally, tuple[Array, Array]]]] | None = None  # of all, after so many sweeps
         for k, side in enumerate(self.sides):
             side.links = np.full((chains, len(side.view.generated.tokens)), -1, np.int16)
             for c in range(chains):
@@ -122,6 +123,7 @@ class Sampler:
         self, *, threads: int | None = None, each: Callable[[Sweep, Sampler], None] = lambda sweep, sampler: None
     ) -> None:
         """All sweeps that are still to do; ``each`` is called after every one."""
+        self._pooled = None
         while self.done < self.total:
             number = self.done % sum(self.sweeps)
             stage = int(np.searchsorted(np.cumsum(self.sweeps), number, side="right")) + 1
@@ -194,22 +196,36 @@ class Sampler:
     def believe(self, *, threads: int | None = None) -> Iterator[Believed]:
         """Both directions' posteriors of every block: the mean over the chains of the distributions that a link would
         be drawn from next; and the likeliest place of each word."""
-        stage = self.stage
-        self._tallies.clear()
-        pooled = [Tally.of(side.view, *side.links) for side in self.sides]
-        chances = [_chance(tally.jumps / self.chains + self.beliefs.jump, self.dtype) for tally in pooled]
         for block in self.sides[0].view.blocks():
-            posts, links = [], []
-            for side, tally, chance in zip(self.sides, pooled, chances, strict=True):
-                found = Found(side.view, self.dtype)
-                found.begin(block, 1)
-                share(
-                    marginals, block.runs, *side.view.layout(), *side.rings, side.links, *tally.arrays()[:4], stage,
-                    side.believed, side.mass, side.prior, *chance, block.base, found.post, found.null, threads=threads,
-                )  # fmt: skip
-                posts.append(found.post)
-                links.append(hard(side.view, block, likeliest(side.view, block, found, threads)))
-            yield Believed(block, posts[0], posts[1], (links[0], links[1]))
+            both = [self.found(block, k, threads) for k in range(2)]
+            links = [
+                hard(side.view, block, likeliest(side.view, block, each, threads))
+                for side, each in zip(self.sides, both, strict=True)
+            ]
+            yield Believed(block, both[0].post, both[1].post, (links[0], links[1]))
+
+    def found(self, block: Block, k: int, threads: int | None = None) -> Found:
+        """The posteriors of the cells of one block, and of NULL, forward (0) or reverse (1)."""
+        side = self.sides[k]
+        tally, chance = self._together(k)
+        found = Found(side.view, self.dtype)
+        found.begin(block, 1)
+        share(
+            marginals, block.runs, *side.view.layout(), *side.rings, side.links, *tally.arrays()[:4], self.stage,
+            side.believed, side.mass, side.prior, *chance, block.base, found.post, found.null, threads=threads,
+        )  # fmt: skip
+        return found
+
+    def _together(self, k: int) -> tuple[Tally, tuple[Array, Array]]:
+        """The counts of all chains as they stand, and the mean distribution of jumps."""
+        if self._pooled is None or self._pooled[0] != self.done:
+            self._tallies.clear()
+            made = [Tally.of(side.view, *side.links) for side in self.sides]
+            self._pooled = (
+                self.done,
+                [(each, _chance(each.jumps / self.chains + self.beliefs.jump, self.dtype)) for each in made],
+            )
+        return self._pooled[1][k]
 
     def state(self) -> dict[str, Array]:
         """What ``resume`` needs: the links of all chains and how many sweeps are done."""
@@ -228,6 +244,7 @@ class Sampler:
                     "resume with the text, seed, chains and sweeps it was made with"
                 )
         self._tallies.clear()
+        self._pooled = None
         self.done = int(state["done"])
         for k, side in enumerate(self.sides):
             side.links = np.array(state[f"links.{k}"], np.int16)
