@@ -67,7 +67,7 @@ def after(
 
 
 def blend(
-    channels: tuple[Channel, Channel], sampler: Sampler, *, weight: float = 0.5, threads: int | None = None
+    channels: tuple[Channel, Channel], sampler: Sampler, *, weight: float = 0.65, threads: int | None = None
 ) -> Iterator[Believed]:
     """For each block ``weight`` times the sampler's posteriors and 1 − ``weight`` times the channels', in each
     direction; and the likeliest place of each word under these."""
