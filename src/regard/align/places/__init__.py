@@ -32,6 +32,7 @@ class Found:
         self.post = np.zeros(0, dtype)
         self.scores: list[Array] = []
         self.rows: list[Array] = []
+        self.tops = np.zeros(0, np.int16)  # places of the likeliest alignment found, by who climbs
         self.table = np.zeros(0)  # sums for each place of each shape of sentences, by who has such a table
 
     def begin(self, block: Block, width: int) -> tuple[Array, Array]:
