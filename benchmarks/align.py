@@ -49,20 +49,21 @@ USUAL = (5, 5, 3, 3, 0)  # of Models 1, HMM, 3, 4 and 5, as GIZA++ is run
 
 
 def rows(setting: Setting) -> Iterator[Row | Line]:
-    """The default model beside eflomal first; then each classical model at equal iterations, and its speed."""
+    """The default model beside eflomal first; then the speed of classical ones, and each at equal iterations."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         yield from _first(setting, folder)
         for text in TEXTS:
             yield from _default(setting, text, folder)
+        yield from _fast(setting, folder)
+        yield from _chain(setting, folder)
         for model in PEERS:
             yield from _classical(setting, model, folder)
-        yield from _at_scale(setting, folder)
 
 
 def _default(setting: Setting, text: Text, folder: Path) -> Iterator[Row | Line]:
     rounds = 1 if setting.quick else min(ROUNDS, setting.rounds)
-    few = min(3 if text is not LARGE else 1, rounds)
+    few = min(3 if text in (SMALL, MIDDLE) else 1, rounds)
     entries = [
         Entry(Regard(), rounds),
         Entry(Eflomal(), rounds),
@@ -90,11 +91,15 @@ def _classical(setting: Setting, model: str, folder: Path) -> Iterator[Row | Lin
             yield found.slower(peer, goal)
 
 
-def _at_scale(setting: Setting, folder: Path) -> Iterator[Row | Line]:
-    """Model 1, and the chain to Model 4 with as many iterations as people give it, on the large corpus."""
+def _fast(setting: Setting, folder: Path) -> Iterator[Row | Line]:
+    """Model 1 on the large corpus."""
     found = _held(setting, LARGE, [Entry(Regard("ibm1")), Entry(Packaged("thot", "ibm1"))], folder)
     yield from found.lines()
     yield found.slower("thot ibm1", IBM1["thot ibm1"])
+
+
+def _chain(setting: Setting, folder: Path) -> Iterator[Row | Line]:
+    """The chain to Model 4 on the large corpus, with as many iterations as people give it."""
     usual = zip(("ibm1", "hmm", "ibm3", "ibm4"), USUAL, strict=False)
     ours = Regard("ibm4", options=("--stages", " ".join(f"{model}:{times}" for model, times in usual)))
     found = _held(setting, LARGE, [Entry(ours), Entry(Mgiza("ibm4", USUAL))], folder)
