@@ -69,6 +69,7 @@ def _default(setting: Setting, text: Text, folder: Path) -> Iterator[Row | Line]
         Entry(Eflomal(), rounds),
         Entry(FastAlign(), few),
         Entry(Packaged("systran"), few),
+        *([Entry(Regard("sample"), few)] if text.name in ERROR else []),
     ]
     found = _held(setting, text, entries, folder)
     yield from found.lines()
