@@ -47,6 +47,10 @@ def align(
         Path | None, typer.Option(metavar="FILE", help="Write the words that are linked, with counts.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page of shaded matrices.")] = None,
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="On the page, where a translator of `regard train` looked as well."),
+    ] = None,
     beside: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Another aligner's links, for the page and the scores; may be repeated."),
@@ -116,9 +120,11 @@ def align(
     from regard.cli.align_training import Training
     from regard.cli.aligning import Job, Outputs, Text
 
-    _check(symmetrize, threshold, spans, tokenize, load, save, prior, source, target)
+    _check(symmetrize, threshold, spans, tokenize, load, save, prior, html, attention, source, target)
     text = Text.of(source, target, tokenize, longest)
-    outputs = Outputs(symmetrize, threshold, probabilities, both, gold, dictionary, html, tuple(beside or ()), spans)
+    outputs = Outputs(
+        symmetrize, threshold, probabilities, both, gold, dictionary, html, attention, tuple(beside or ()), spans
+    )
     training = Training(_recipe(model, stages, alpha, variational, spelling), save, prior, seed, spool, quiet)
     job = Job(text, outputs, threads)
     if load is not None:
@@ -162,6 +168,8 @@ def _check(
     load: Path | None,
     save: Path | None,
     prior: Path | None,
+    html: Path | None,
+    attention: Path | None,
     source: Path,
     target: Path | None,
 ) -> None:
@@ -174,6 +182,8 @@ def _check(
         raise unknown_name("symmetrize", symmetrize, (*METHODS, *ONE_WAY))
     if not 0 < threshold < 1:
         raise RegardError(f"--threshold: found {threshold}, wanted more than 0 and less than 1")
+    if attention is not None and html is None:
+        raise RegardError("--attention: it is drawn on the page; add --html FILE")
     if spans and tokenize is None:
         raise RegardError("--spans: the words are given as they are; add --tokenize words to cut raw text")
     if load is not None:

@@ -105,6 +105,7 @@ class Outputs:
     gold: Path | None
     dictionary: Path | None
     html: Path | None
+    attention: Path | None
     beside: tuple[Path, ...]
     spans: bool
 
@@ -156,10 +157,9 @@ class Outputs:
             for name, each in hard.items():
                 print(f"{name:<{width}}  {score(each, gold)}", file=sys.stderr)
         if self.html is not None:
-            from regard.align.page import document
+            from regard.cli.align_page import page
 
-            soft = {"both directions": found.links} if found.links.probability is not None else {}
-            replace(self.html, document(corpus, hard, soft=soft, gold=gold).encode(), "--html")
+            replace(self.html, page(corpus, hard, gold, self.attention).encode(), "--html")
 
 
 def _others(path: Path, corpus: Corpus) -> Links:
