@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.align.corpus import Corpus
-from regard.align.decode import Believed, believe, combined
+from regard.align.decode import Believed, believe, chosen, combined
 from regard.align.links import Links
 from regard.align.pairs import Pairs
 from regard.align.prior import spelt
@@ -24,11 +24,18 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Alignment:
-    """``links`` of both directions together, each with √(p(i|j) p(j|i)), and the hard links of each direction."""
+    """``links`` of both directions together, each with √(p(i|j) p(j|i)), and the hard links of each direction; as
+    ``shade``, where it was asked for, every cell whose √(p(i|j) p(j|i)) is more than a little."""
 
     links: Links
     forward: Links
     reverse: Links
+    shade: Links | None = None
+
+    def mapped(self, change: Callable[[Links], Links]) -> Alignment:
+        """All of its links, changed."""
+        shade = None if self.shade is None else change(self.shade)
+        return Alignment(change(self.links), change(self.forward), change(self.reverse), shade)
 
 
 def align(
@@ -85,11 +92,17 @@ def sampled(
     return sampler.believe(threads=threads)
 
 
-def decoded(view: View, believed: Iterator[Believed], symmetrize: str, threshold: float = 0.5) -> Alignment:
-    """The links of a part of a corpus, from what is believed of it block by block."""
-    whole, forward, reverse = [], [], []
+def decoded(
+    view: View, believed: Iterator[Believed], symmetrize: str, threshold: float = 0.5, *, shade: float | None = None
+) -> Alignment:
+    """The links of a part of a corpus, from what is believed of it block by block; with ``shade`` also the cells above
+    that."""
+    whole, forward, reverse, shaded = [], [], [], []
     for block in believed:
         whole.append(combined(view, block, symmetrize, threshold))
         forward.append(block.links[0])
         reverse.append(block.links[1])
-    return Alignment(Links.join(whole), Links.join(forward), Links.join(reverse))
+        if shade is not None:
+            shaded.append(chosen(view, block.block, block.both(), shade))
+    soft = None if shade is None else Links.join(shaded)
+    return Alignment(Links.join(whole), Links.join(forward), Links.join(reverse), soft)

@@ -37,9 +37,9 @@ class Believed:
 def believe(
     channels: tuple[Channel, Channel], *, viterbi: bool = False, threads: int | None = None
 ) -> Iterator[Believed]:
-    """The posteriors of every block of the channels' part of a corpus, and the likeliest place of each word: by its own
-    posterior, or with ``viterbi`` in the likeliest alignment of the sentence. What was believed of a block is good until
-    the next is asked for."""
+    """The posteriors of every block of the channels' part of a corpus, and the likeliest place of each word: by its
+    own posterior, or with ``viterbi`` in the likeliest alignment of the sentence. What was believed of a block is good
+    until the next is asked for."""
     founds = [Found(channel.view, channel.lexicon.table.dtype) for channel in channels]
     for block in channels[0].view.blocks():
         posts, links = [], []

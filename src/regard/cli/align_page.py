@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["page"]
 
 
-def page(corpus: Corpus, hard: Mapping[str, Links], gold: Gold | None, attention: Path | None) -> str:
-    """The sentences that have gold, or the first ones: the first of ``hard`` also as its probabilities, the attention
-    of the translator in ``attention`` as another shade."""
+def page(
+    corpus: Corpus, hard: Mapping[str, Links], shade: Links | None, gold: Gold | None, attention: Path | None
+) -> str:
+    """The sentences that have gold, or the first ones: links over ``shade``, what both directions believe; the
+    attention of the translator in ``attention`` is another shade."""
     first = 0 if gold is None else gold.place(len(corpus))
     last = min(len(corpus), first + (MOST if gold is None else len(gold)))
-    believed = next(iter(hard.values()))
-    soft = {"both directions": believed} if believed.probability is not None else {}
+    soft = {} if shade is None else {"both directions": shade}
     if attention is not None:
         soft["attention"] = _attended(attention, corpus, first, last)
     return document(corpus, hard, soft=soft, gold=gold, pairs=range(first, last))

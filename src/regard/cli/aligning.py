@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from regard.align.aligner import Alignment, decoded
 from regard.align.corpus import Corpus, gathered, parted, sides
-from regard.align.decode import believe
+from regard.align.decode import Believed, believe
 from regard.align.links import Links
 from regard.align.pairs import Pairs
 from regard.align.pharaoh import lines
@@ -28,6 +28,9 @@ __all__ = ["ONE_WAY", "Job", "Outputs", "Text"]
 
 #: Pairs of sentences of new text that are aligned together.
 _BATCH = 10_000
+
+#: What the page shows of a cell begins here.
+_SHADE = 0.005
 
 #: Of ``--symmetrize``: one direction, as it is.
 ONE_WAY = ("forward", "reverse")
@@ -159,7 +162,7 @@ class Outputs:
         if self.html is not None:
             from regard.cli.align_page import page
 
-            replace(self.html, page(corpus, hard, gold, self.attention).encode(), "--html")
+            replace(self.html, page(corpus, hard, found.shade, gold, self.attention).encode(), "--html")
 
 
 def _others(path: Path, corpus: Corpus) -> Links:
@@ -194,8 +197,8 @@ class Job:
             _say_refused(corpus, self.text.longest)
             pairs = Pairs.of(corpus, part=group.part(corpus), threads=self.threads, spool=training.spool)
             run = Run(corpus, pairs, training, group, self.threads)
-            found = decoded(View.both(corpus, pairs)[0], run.believed(), *self._how(training.recipe))
-            found = Alignment(*(group.gathered(each) for each in (found.links, found.forward, found.reverse)))
+            found = self._decoded(View.both(corpus, pairs)[0], run.believed(), training.recipe)
+            found = found.mapped(group.gathered)
             if group.rank == 0:
                 self.outputs.print(self.outputs.chosen(found), sides(self.text.source, self.text.target), self.text)
                 self.outputs.write(found, corpus)
@@ -217,19 +220,21 @@ class Job:
             _say_refused(corpus, self.text.longest)
             pairs = Pairs.of(corpus, threads=self.threads)
             believed = believe(applied.channels(corpus, pairs), viterbi=recipe.viterbi, threads=self.threads)
-            found = decoded(View.both(corpus, pairs)[0], believed, *self._how(recipe))
+            found = self._decoded(View.both(corpus, pairs)[0], believed, recipe)
             self.outputs.print(self.outputs.chosen(found), iter(batch), self.text)
             if needed:
                 kept.append(found)
                 whole += batch
         if needed:
-            names = ("links", "forward", "reverse")
+            names = ("links", "forward", "reverse", *(["shade"] if self.outputs.html is not None else []))
             found = Alignment(*(Links.join(getattr(each, name) for each in kept) for name in names))
             self.outputs.write(found, self.text.corpus(iter(whole)))
 
-    def _how(self, recipe: Recipe | Sampling) -> tuple[str, float]:
+    def _decoded(self, view: View, believed: Iterator[Believed], recipe: Recipe | Sampling) -> Alignment:
         asked = self.outputs.symmetrize
-        return (recipe.symmetrize if asked is None or asked in ONE_WAY else asked), self.outputs.threshold
+        method = recipe.symmetrize if asked is None or asked in ONE_WAY else asked
+        shade = None if self.outputs.html is None else _SHADE
+        return decoded(view, believed, method, self.outputs.threshold, shade=shade)
 
 
 def _say_refused(corpus: Corpus, longest: int) -> None:
