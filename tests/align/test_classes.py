@@ -31,10 +31,10 @@ def text(rng: np.random.Generator, kinds: int, each: int, sentences: int) -> tup
     members = [np.flatnonzero(label == k) for k in range(kinds)]
     found = []
     for _ in range(sentences):
-        kind, sentence = rng.integers(kinds), []
+        kind, sentence = int(rng.integers(kinds)), list[int]()
         for _ in range(rng.integers(0, 12)):
             sentence.append(int(rng.choice(members[kind])))
-            kind = rng.choice(kinds, p=table[kind])
+            kind = int(rng.choice(kinds, p=table[kind]))
         found.append(sentence)
     return side(found, len(label)), label
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,11 @@ L, KINDS, WORDS = 2, 2, 3  # e_1, e_2; classes of f; words of f, the last two of
 CLASS_OF = (1, 2, 2)
 
 
+def by_class(t: np.ndarray, kinds: tuple[int, ...]) -> Callable[[int, int], float]:
+    """The probability of a word of the class that stands at j."""
+    return lambda j, i: float(t[i, kinds[j - 1] - 1])
+
+
 def mass(model: int, tables: Tables, t: np.ndarray, most: int) -> float:
     """Σ_{m, f, a} P(f, a | e) over all m, for fertilities of up to ``most``; ``t`` is t(f|e), NULL first.
 
@@ -25,7 +31,7 @@ def mass(model: int, tables: Tables, t: np.ndarray, most: int) -> float:
     total = 0.0
     for m in range((2 if tables.p1 else 1) * L * most + 1):
         for kinds in itertools.product((1, 2), repeat=m):
-            asked = replace(tables, words=lambda j, i, k=kinds: float(by_kind[i, k[j - 1] - 1]), target=kinds)
+            asked = replace(tables, words=by_class(by_kind, kinds), target=kinds)
             total += sum(joint(model, a, L, asked).value for a in alignments(L, m))
     return total
 
