@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from regard.align.classes import clustered, likelihood, of_both, read
-from regard.align.corpus import Corpus, Side
+from regard.align.corpus import Side
 from regard.errors import RegardError
 
 Array = np.ndarray[Any, Any]
@@ -98,11 +98,11 @@ def test_odd_texts() -> None:
 
 def test_the_same_text_has_the_same_classes_on_any_number_of_threads() -> None:
     rng = np.random.default_rng(5)
-    corpus = Corpus(text(rng, 5, 7, 97)[0], text(rng, 3, 11, 97)[0], np.zeros(0, np.int64))
-    one, two = of_both(corpus, 7, threads=1), of_both(corpus, 7, threads=2)
+    source, target = text(rng, 5, 7, 97)[0], text(rng, 3, 11, 97)[0]
+    one, two = of_both(source, target, 7, threads=1), of_both(source, target, 7, threads=2)
     assert (one[0] == two[0]).all()
     assert (one[1] == two[1]).all()
-    assert (one[0] == clustered(corpus.source, 7)).all()
+    assert (one[0] == clustered(source, 7)).all()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import numpy as np
 
 from regard.align.corpus import Corpus, Side
 from regard.align.expect import Channel
+from regard.align.fertility.places import Fertile
 from regard.align.lexicon import Lexicon
 from regard.align.pairs import Pairs
+from regard.align.places import Places
 from regard.align.places.jumps import Jumps
 from regard.align.saved import Saved
 from regard.align.view import View
@@ -64,16 +66,25 @@ class Applied:
             table = np.where(same, 0.5, table).astype(lexicon.table.dtype)
             words = known[1 - k]
             null = np.where(words >= 0, lexicon.null[words] if len(lexicon.null) else 0.0, size)
-            places = self.saved.places(k, view)
-            if isinstance(places, Jumps):
-                kinds = np.where(known[k] >= 0, places.classes[known[k]] if len(places.classes) else 0, 0)
-                places = places.over(kinds.astype(np.int32), int(view.generating.lengths().max(initial=0)))
+            places = _over(self.saved.places(k, view), known[k], known[1 - k], view)
             made.append(Channel(view, Lexicon(table, null.astype(table.dtype), lexicon.rest), places))
         return made[0], made[1]
 
     def _known(self, k: int, side: Side) -> Array:
         """The number each word of ``side`` had in training, −1 for none."""
         return np.array([self.numbers[k].get(word, -1) for word in side.words] or [-1], np.int64)
+
+
+def _over(places: Places, giving: Array, given: Array, view: View) -> Places:
+    """The places for other words, whose numbers in training are ``giving`` and ``given``."""
+    if isinstance(places, Jumps):
+        kinds = np.where(giving >= 0, places.classes[giving] if len(places.classes) else 0, 0)
+        return places.over(kinds.astype(np.int32), int(view.generating.lengths().max(initial=0)))
+    if isinstance(places, Fertile):
+        sides = (view.generating, view.generated)
+        one, two = (known[: len(side.words)] for known, side in zip((giving, given), sides, strict=True))
+        return places.over(one, two, view, _over(places.guide, giving, given, view))
+    return places
 
 
 def _same(source: Side, target: Side, e: Array, f: Array) -> Array:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.align.corpus import Corpus, Side, lines
+from regard.align.corpus import Side, lines
 from regard.errors import RegardError
 from regard.kernels.compile import inline, kernel
 from regard.kernels.workers import share
@@ -48,9 +48,11 @@ def clustered(side: Side, classes: int = 50, passes: int = 8) -> Array:
     return work.of
 
 
-def of_both(corpus: Corpus, classes: int = 50, passes: int = 8, threads: int | None = None) -> tuple[Array, Array]:
+def of_both(
+    source: Side, target: Side, classes: int = 50, passes: int = 8, threads: int | None = None
+) -> tuple[Array, Array]:
     """``clustered`` of the source and of the target, side by side."""
-    work = [_Work(side, classes, passes) for side in (corpus.source, corpus.target)]
+    work = [_Work(side, classes, passes) for side in (source, target)]
     _exchange_all(work, threads)
     return work[0].of, work[1].of
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from regard.align.expect import Agreement
+from regard.align.fertility.belief import Belief
 from regard.align.gibbs.beliefs import Beliefs
 from regard.align.lexicon import Dirichlet
 from regard.errors import RegardError, unknown_name
 
 __all__ = ["BEST", "RECIPES", "Recipe", "Sampling", "Stage", "recipe", "restored"]
 
-MODELS = ("ibm1", "ibm2", "diagonal", "hmm")
+MODELS = ("ibm1", "ibm2", "diagonal", "hmm", "ibm3", "ibm4", "ibm5")
+_FERTILE = ("ibm3", "ibm4", "ibm5")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Recipe:
 
     ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump,
     ``flat`` the power its jumps are raised to, ``spelling`` the pseudo-count of a pair that is spelt the same (of one
-    that is spelt alike, its share). ``symmetrize`` is how both directions become one if nobody says, and
+    that is spelt alike, its share), ``fertility`` what Models 3 to 5 are told, ``classes`` how many word classes Models
+    4 and 5 have on each side. ``symmetrize`` is how both directions become one if nobody says, and
     ``viterbi`` whether a direction's links are its likeliest alignment, as published, or each word's likeliest place.
     """
 
@@ -68,6 +71,15 @@ class Recipe:
     spelling: float = 0.0
     symmetrize: str = "grow-diag-final-and"
     viterbi: bool = True
+    fertility: Belief = field(default_factory=Belief)
+    classes: int = 50
+
+    def __post_init__(self) -> None:
+        if self.stages and self.stages[0].model in _FERTILE:
+            raise RegardError(
+                f"stages: {self.stages[0]} comes first, and climbs from where another model looks; "
+                "put one before it, such as ibm1:5 hmm:5"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -95,11 +107,17 @@ def restored(given: Mapping[str, Any]) -> Recipe | Sampling:
     if "chains" in given:
         return Sampling(**{**given, "beliefs": Beliefs(**given["beliefs"])})
     stages = tuple(Stage.of(each) for each in given["stages"])
-    return Recipe(**{**given, "stages": stages, "prior": Dirichlet(**given["prior"])})
+    belief = Belief(**given.get("fertility", {}))
+    return Recipe(**{**given, "stages": stages, "prior": Dirichlet(**given["prior"]), "fertility": belief})
 
 
 def _classic(*stages: tuple[str, int]) -> Recipe:
     return Recipe(tuple(Stage(*stage) for stage in stages))
+
+
+def _climbing(*stages: tuple[str, int]) -> Recipe:
+    """After Model 1 and the HMM."""
+    return replace(_classic(("ibm1", 5), ("hmm", 5), *stages), null=0.2)
 
 
 #: What measures best, and quickly: docs/align.md says how it was found.
@@ -119,7 +137,10 @@ RECIPES: dict[str, Recipe | Sampling] = {
     "ibm1": _classic(("ibm1", 5)),
     "ibm2": _classic(("ibm1", 5), ("ibm2", 5)),
     "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
-    "hmm": Recipe((Stage("ibm1", 5), Stage("hmm", 5)), null=0.2),
+    "hmm": _climbing(),
+    "ibm3": _climbing(("ibm3", 3)),
+    "ibm4": _climbing(("ibm3", 3), ("ibm4", 3)),
+    "ibm5": _climbing(("ibm3", 3), ("ibm4", 3), ("ibm5", 3)),
     "best": BEST,
     "sample": Sampling(),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ import numpy as np
 from regard.align import tensors
 from regard.align.corpus import Corpus
 from regard.align.expect import Channel
+from regard.align.fertility.belief import Belief
+from regard.align.fertility.distances import DISTANCES
+from regard.align.fertility.places import Fertile, Tops
 from regard.align.lexicon import Lexicon
 from regard.align.pairs import Pairs
 from regard.align.places import Places
@@ -142,7 +145,11 @@ class Saved:
         own = {
             key.removeprefix(f"{name}."): np.array(x) for key, x in self.arrays.items() if key.startswith(f"{name}.")
         }
-        return _unpacked(kind, own, view)
+        made = _unpacked(kind, own, view)
+        recipe = self.recipe
+        if isinstance(made, Fertile) and isinstance(recipe, Recipe):
+            return replace(made, belief=recipe.fertility)
+        return made
 
 
 def _packed(places: Places) -> tuple[str, dict[str, Array]]:
@@ -154,6 +161,17 @@ def _packed(places: Places) -> tuple[str, dict[str, Array]]:
     if isinstance(places, Table):
         shapes = {"l": places.shapes.l, "m": places.shapes.m, "begins": places.shapes.begins}
         return "table", {"bias": places.bias, **shapes}
+    if isinstance(places, Fertile):
+        kind, own = _packed(places.guide)
+        return f"{kind}+ibm{places.distances.model}", {
+            **{f"guide.{name}": array for name, array in own.items()},
+            **{name: getattr(places.distances, name) for name in DISTANCES[places.distances.model].learnt},
+            "fertility": places.fertility,
+            "numbers": np.array([places.p1, places.distances.strength]),
+            "source": places.source,
+            "target": places.target,
+            "tops": places.tops.places,
+        }
     return "uniform", {}
 
 
@@ -168,4 +186,18 @@ def _unpacked(kind: str, own: dict[str, Array], view: View) -> Places:
     if kind == "table":
         kept = Shapes(own["l"], own["m"], own["begins"], np.zeros(0, np.int32))
         return Table.uniform(view, dtype).taking(kept, own["bias"])
+    if "+ibm" in kind:
+        below, _, model = kind.rpartition("+ibm")
+        guides = {name.removeprefix("guide."): array for name, array in own.items() if name.startswith("guide.")}
+        guided = {"table": own["table"], **guides}
+        made = DISTANCES[int(model)]
+        p1, strength = own["numbers"].tolist()
+        distances = made(*(own[name] for name in made.learnt), strength)
+        tops = Tops.none(view.generated)
+        if len(own["tops"]) == len(tops.places):  # the text it was trained on, or else nothing is known of it
+            tops = Tops(view.generated, own["tops"])
+        guide = _unpacked(below, guided, view)
+        return Fertile(
+            distances, own["fertility"], p1, guide, tops, own["source"], own["target"], Belief(), dtype
+        )  # fmt: skip
     return Uniform()

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from regard.align.classes import of_both
 from regard.align.corpus import Corpus
 from regard.align.expect import Channel, Expected, expect
+from regard.align.fertility.places import Fertile
 from regard.align.lexicon import Lexicon
 from regard.align.pairs import Pairs
 from regard.align.places import Places
@@ -23,6 +25,8 @@ from regard.align.view import View
 __all__ = ["Iteration", "State", "begin", "train"]
 
 Array = np.ndarray[Any, Any]
+
+_FERTILE = {"ibm3": 3, "ibm4": 4, "ibm5": 5}
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,13 @@ def train(
     recipe: Recipe,
     *,
     known: Array | None = None,
+    classes: tuple[Array, Array] | None = None,
     threads: int | None = None,
     together: Callable[[Array], Array] = lambda x: x,
     each: Callable[[Iteration, State], None] = lambda iteration, state: None,
 ) -> State:
-    """The stages that are still to do. ``known`` are pseudo-counts of pairs; ``together`` adds an array up over all
+    """The stages that are still to do. ``known`` are pseudo-counts of pairs, ``classes`` those of the source's and of
+    the target's words (found by exchange where they are needed and not given); ``together`` adds an array up over all
     that train on a part each; ``each`` is called after every iteration.
 
     Without a prior and without agreement the likelihood never falls within a stage of Model 1, 2, the diagonal or the
@@ -76,7 +82,9 @@ def train(
             if past + k < state.done:
                 continue
             channels = state.channels
-            if k == 0 and past > 0:
+            if k == 0 and past > 0 and stage.model in _FERTILE:
+                channels = _fertile(stage, channels, recipe, classes, threads, together)
+            elif k == 0 and past > 0:
                 channels = tuple(  # type: ignore[assignment]  # two of two
                     replace(each, places=_places(stage, each.view, recipe, each.lexicon.table.dtype.type))
                     for each in channels
@@ -100,6 +108,30 @@ def _places(stage: Stage, view: View, recipe: Recipe, dtype: Any) -> Places:
     if stage.model == "diagonal":
         return Diagonal.starting(view, dtype)
     return Jumps.starting(view, null=recipe.null, prior=recipe.jump, flat=recipe.flat, dtype=dtype)
+
+
+def _fertile(
+    stage: Stage,
+    channels: tuple[Channel, Channel],
+    recipe: Recipe,
+    classes: tuple[Array, Array] | None,
+    threads: int | None,
+    together: Callable[[Array], Array],
+) -> tuple[Channel, Channel]:
+    """Both channels with the places of Model 3, 4 or 5, begun from those they have."""
+    model = _FERTILE[stage.model]
+    made = []
+    for k, channel in enumerate(channels):
+        places = channel.places
+        if not isinstance(places, Fertile):
+            view = channel.view
+            classes = classes or of_both(view.source, view.target, recipe.classes, threads=threads)
+            own = (classes[k], classes[1 - k])
+            places = Fertile.starting(channel, own, recipe.fertility, threads=threads, together=together)
+        if places.distances.model != model:
+            places = places.next(model, channel.view, threads=threads, together=together)
+        made.append(replace(channel, places=places))
+    return made[0], made[1]
 
 
 def _estimated(channel: Channel, found: Expected, recipe: Recipe, known: Array | None, threads: int | None) -> Channel:

@@ -21,7 +21,7 @@ def align(
     target: Annotated[
         Path | None, typer.Argument(metavar="[TGT]", help="Target text, a line for each of SRC.", show_default=False)
     ] = None,
-    model: Annotated[str, typer.Option(help="best, sample, or a classical one: ibm1, ibm2, diagonal, hmm.")] = "best",
+    model: Annotated[str, typer.Option(help="best, sample, or a classical one: ibm1 to ibm5, diagonal, hmm.")] = "best",
     stages: Annotated[
         str | None, typer.Option(help='Training in your own order: "ibm1:5 hmm:5", or "ibm1:4:mean hmm:4:product".')
     ] = None,
@@ -74,6 +74,20 @@ def align(
         float | None,
         typer.Option(help="Pseudo-count of a pair spelt the same, a share of it for alike. Best: 1, else 0."),
     ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|FILE,FILE",
+            help="Word classes for ibm4 and ibm5: how many to find (50), or a file a side, word and class a line.",
+        ),
+    ] = None,
+    peg: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="For ibm3 to ibm5: hold each link once that is worth this share of the best, and climb anew; 0: all.",
+        ),
+    ] = None,
     tokenize: Annotated[
         str | None,
         typer.Option(
@@ -125,7 +139,9 @@ def align(
     outputs = Outputs(
         symmetrize, threshold, probabilities, both, gold, dictionary, html, attention, tuple(beside or ()), spans
     )
-    training = Training(_recipe(model, stages, alpha, variational, spelling), save, prior, seed, spool, quiet)
+    number, files = _classes(classes)
+    recipe = _recipe(model, stages, alpha, variational, spelling, number, peg)
+    training = Training(recipe, save, prior, seed, spool, quiet, files)
     job = Job(text, outputs, threads)
     if load is not None:
         job.apply(load)
@@ -135,7 +151,13 @@ def align(
 
 
 def _recipe(
-    model: str, stages: str | None, alpha: float | None, variational: bool, spelling: float | None
+    model: str,
+    stages: str | None,
+    alpha: float | None,
+    variational: bool,
+    spelling: float | None,
+    classes: int | None,
+    peg: float | None,
 ) -> Recipe | Sampling:
     from dataclasses import replace
 
@@ -147,7 +169,14 @@ def _recipe(
     if spelling is not None:
         found = replace(found, spelling=spelling)
     if isinstance(found, Sampling):
-        for name, given in (("--stages", stages), ("--alpha", alpha), ("--variational", variational or None)):
+        options = {
+            "--stages": stages,
+            "--alpha": alpha,
+            "--variational": variational or None,
+            "--classes": classes,
+            "--peg": peg,
+        }
+        for name, given in options.items():
             if given is not None:
                 raise RegardError(f"{name}: {model} draws links and trains no tables; leave {name} out")
         return found
@@ -157,7 +186,27 @@ def _recipe(
         found = replace(found, prior=Dirichlet(alpha, alpha, variational))
     elif variational:
         found = replace(found, prior=replace(found.prior, variational=True))
+    if classes is not None:
+        found = replace(found, classes=classes)
+    if peg is not None:
+        found = replace(found, fertility=replace(found.fertility, peg=peg))
     return found
+
+
+def _classes(asked: str | None) -> tuple[int | None, tuple[Path, Path] | None]:
+    """How many classes, or the files that have them."""
+    from regard.errors import RegardError
+
+    if asked is None:
+        return None, None
+    if asked.isdecimal():
+        if int(asked) < 1:
+            raise RegardError("--classes: found 0, wanted at least 1, or two files as FILE,FILE")
+        return int(asked), None
+    files = [Path(each) for each in asked.split(",")]
+    if len(files) != 2 or not all(each.is_file() for each in files):
+        raise RegardError(f"--classes: found {asked!r}, wanted a number, or two files that are there as FILE,FILE")
+    return None, (files[0], files[1])
 
 
 def _check(

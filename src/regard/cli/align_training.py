@@ -40,6 +40,7 @@ class Training:
     seed: int
     spool: Path | None
     quiet: bool
+    classes: tuple[Path, Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ class Run:
 
             state = begin(corpus, pairs, recipe) if saved is None else saved.resumed(corpus, pairs)
             together = self.group.together
-            state = train(state, recipe, known=known, threads=self.threads, together=together, each=each)
+            state = train(
+                state, recipe, known=known, classes=self._classes(), threads=self.threads, together=together, each=each
+            )  # fmt: skip
         return believe(state.channels, viterbi=recipe.viterbi, threads=self.threads)
 
     def _sampled(
@@ -99,6 +102,15 @@ class Run:
             found = channels(drawn, threads=self.threads)
             save(training.save, corpus, found, drawn.done, recipe, digest, drawn.state())
         return drawn.believe(threads=self.threads)
+
+    def _classes(self) -> tuple[Array, Array] | None:
+        """The word classes of the files of ``--classes``."""
+        files = self.training.classes
+        if files is None:
+            return None
+        from regard.align import classes
+
+        return classes.read(files[0], self.corpus.source), classes.read(files[1], self.corpus.target)
 
     def _known(self) -> Array | None:
         """The pseudo-counts of spelling and of the file of ``--prior`` together."""

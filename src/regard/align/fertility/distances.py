@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.align.fertility.tables import FERTILITIES, TAIL, Counts, Tables, shape_at, sizes_to
 
-__all__ = ["Absolute", "Distances", "Relative", "Vacancies"]
+__all__ = ["DISTANCES", "Absolute", "Distances", "Relative", "Vacancies"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +33,10 @@ class Distances(Protocol):
     @property
     def model(self) -> int:
         """3, 4 or 5."""
+
+    @property
+    def strength(self) -> float:
+        """κ: how many words' worth each table is drawn to the smaller one."""
 
     def tables(self, longest: int, dtype: Any) -> Tables:
         """Logarithms, for generated sentences of up to ``longest`` words."""
@@ -102,6 +106,7 @@ class Absolute:
     ridge: Array  # [2 K + 1]
     strength: float = 10.0
     model: ClassVar[int] = 3
+    learnt: ClassVar[tuple[str, ...]] = ("places", "ridge")
 
     @staticmethod
     def starting(strength: float = 10.0) -> Absolute:
@@ -142,6 +147,7 @@ class Relative:
     body: Array  # [B, K + 1]
     strength: float = 10.0
     model: ClassVar[int] = 4
+    learnt: ClassVar[tuple[str, ...]] = ("head", "body")
 
     @staticmethod
     def starting(a: int, b: int, strength: float = 10.0) -> Relative:
@@ -179,6 +185,7 @@ class Vacancies:
     stride: Array  # [B, K + 1]
     strength: float = 10.0
     model: ClassVar[int] = 5
+    learnt: ClassVar[tuple[str, ...]] = ("opening", "onward", "lean", "stride")
 
     @staticmethod
     def starting(b: int, strength: float = 10.0) -> Vacancies:
@@ -223,3 +230,7 @@ def _shares(weights: Array) -> Array:
     sums = weights.sum(-1, keepdims=True)
     found: Array = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
     return found
+
+
+#: By the number of the model.
+DISTANCES: dict[int, Any] = {made.model: made for made in (Absolute, Relative, Vacancies)}

@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.align.corpus import Side
 from regard.align.expect import Channel
+from regard.align.fertility.belief import Belief
 from regard.align.fertility.distances import Absolute, Distances, Relative, Vacancies, smoothed
 from regard.align.fertility.look import begin, look
 from regard.align.fertility.start import guess, recount
@@ -18,45 +19,15 @@ from regard.align.fertility.tables import FERTILITIES, Counts
 from regard.align.lexicon import Lexicon
 from regard.align.places import Found, Places
 from regard.align.view import Block, View
-from regard.errors import RegardError
 from regard.kernels.workers import share
 
-__all__ = ["Belief", "Fertile", "Tops"]
+__all__ = ["Fertile", "Tops"]
 
 Array = np.ndarray[Any, Any]
 
 #: Who adds up counts; the same however many threads there are.
 _LANES = 16
 _UNKNOWN = -2
-
-
-@dataclass(frozen=True)
-class Belief:
-    """What is not learnt.
-
-    ``p1`` is the chance that a word brings one of NULL's along; with None it is estimated, as published. It then rises
-    in every iteration, and takes words away that have a translation: GIZA++ is run with 0.001, too, and links with more
-    precision come from 0.01 (docs/align.md). ``rare`` is how many words' worth a word's fertilities are drawn to
-    those of all words, ``strength`` a table of distances to the smaller one. With ``peg`` links are pegged whose move
-    from the best alignment is worth so much or more: 0 all, as published, 0.03 as in GIZA++; None none. Alignments of
-    less than ``least`` of the best one's probability are not counted.
-    """
-
-    p1: float | None = 0.01
-    rare: float = 20.0
-    strength: float = 10.0
-    peg: float | None = None
-    least: float = 1e-6
-
-    def __post_init__(self) -> None:
-        if self.p1 is not None and not 0 < self.p1 < 1:
-            raise RegardError(f"p1: found {self.p1}, wanted a probability between 0 and 1, or None to estimate it")
-        for name in ("rare", "strength"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RegardError(f"{name}: found {getattr(self, name)}, wanted a number above 0")
-        for name in ("peg", "least"):
-            if getattr(self, name) is not None and not 0 <= getattr(self, name) < 1:
-                raise RegardError(f"{name}: found {getattr(self, name)}, wanted at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -130,11 +101,16 @@ class Fertile:
         threads: int | None = None,
         together: Callable[[Array], Array] = lambda x: x,
     ) -> Fertile:
-        """Model 4 or 5, counted from the alignments to which climbing has come in this one."""
+        """Model 3, 4 or 5, counted from the alignments to which climbing has come in this one."""
         a, b = (int(each.max(initial=0)) + 1 for each in (self.source, self.target))
-        distances: Distances = Vacancies.starting(b, self.belief.strength)
-        if model == 4:
-            distances = Relative.starting(a, b, self.belief.strength)
+        strength = self.belief.strength
+        distances: Distances
+        if model == 3:
+            distances = Absolute.starting(strength)
+        elif model == 4:
+            distances = Relative.starting(a, b, strength)
+        else:
+            distances = Vacancies.starting(b, strength)
         counts = _lanes(distances.shapes(len(view.generating.words)))
         giving, gives, given, gets, *_ = view.layout()
         for block in view.blocks():

@@ -78,4 +78,6 @@ def recount(model, giving, gives, given, gets, source, target, links, edges, lan
                 arrange(cepts, a)
                 empty = nothing.reshape(0, 1)
                 sentence = Sentence(empty, empty, empty, nothing, word, kind, other)
-                add(model, cepts, sentence, 1.0, np.zeros((m, l + 1)), mine)
+                post = np.zeros((m, l + 1))
+                add(model, cepts, sentence, 1.0, post, mine)
+                add_places(mine, m, l, post)
