@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.align.gibbs.tally import CLASSES, count
+from regard.align.gibbs.tally import CLASSES, move
 from regard.kernels.compile import inline, kernel
 from regard.kernels.vector import like
 
@@ -208,14 +208,24 @@ def sweep(
                     _along(there, b, next_i, one)
                 d = np.int64(next_j[d])
         if live:
-            count(
-                giving, gives, given, gets, cells, starts, turned, links, pair, word, null, fertile, jumps, -1, s, s + 1
+            move(
+                giving,
+                gives,
+                given,
+                gets,
+                cells,
+                starts,
+                turned,
+                links,
+                fresh,
+                pair,
+                word,
+                null,
+                fertile,
+                jumps,
+                s,
+                s + 1,
             )
-            count(
-                giving, gives, given, gets, cells, starts, turned, fresh, pair, word, null, fertile, jumps, 1, s, s + 1
-            )
-            for j in range(m):
-                old[j] = new[j]
 
 
 @inline

@@ -163,11 +163,8 @@ class Sampler:
 
             def follow(first: int, last: int, block: tuple[int, int] = block) -> None:
                 for k in range(first, last):
-                    view, old = self.sides[k].view, self.sides[k].links[c]
-                    tallies[k].add(view, old, *block, times=-1)
-                    tallies[k].add(view, fresh[k], *block)
-                    part = slice(*view.generated.offsets[list(block)])
-                    old[part] = fresh[k][part]
+                    side = self.sides[k]
+                    tallies[k].move(side.view, side.links[c], fresh[k], *block)
 
             share(work, [(t, t + 1) for t in range(2 * len(tasks))], threads=threads)
             share(follow, [(0, 1), (1, 2)], threads=threads)

@@ -10,7 +10,7 @@ import numpy as np
 from regard.align.view import View
 from regard.kernels.compile import kernel
 
-__all__ = ["CLASSES", "Tally", "count", "rings"]
+__all__ = ["CLASSES", "Tally", "count", "move", "rings"]
 
 Array = np.ndarray[Any, Any]
 
@@ -48,9 +48,13 @@ class Tally:
             made.add(view, each, pairs.first, pairs.last)
         return made
 
-    def add(self, view: View, links: Array, first: int, last: int, *, times: int = 1) -> None:
-        """Counts the links of sentences ``first`` to ``last``, or with −1 takes them out."""
-        count(*view.layout(), links, *self.arrays(), times, first, last)
+    def add(self, view: View, links: Array, first: int, last: int) -> None:
+        """Counts the links of sentences ``first`` to ``last``."""
+        count(*view.layout(), links, *self.arrays(), first, last)
+
+    def move(self, view: View, links: Array, fresh: Array, first: int, last: int) -> None:
+        """Counts ``fresh`` for what was counted of ``links``, which become the same."""
+        move(*view.layout(), links, fresh, *self.arrays(), first, last)
 
     def arrays(self) -> tuple[Array, ...]:
         """In the order in which the kernels take them."""
@@ -84,9 +88,9 @@ def _ring(tokens, offsets, ring, first, last):
 
 @kernel
 def count(
-    giving, gives, given, gets, cells, starts, turned, links, pair, word, null, fertile, jumps, times, first, last
+    giving, gives, given, gets, cells, starts, turned, links, pair, word, null, fertile, jumps, first, last
 ):  # fmt: skip
-    """Adds the links of sentences ``first`` to ``last``, ``times`` over: −1 takes them out."""
+    """Adds the links of sentences ``first`` to ``last``."""
     reach = len(jumps) // 2
     longest = np.int64(1)
     for s in range(first, last):
@@ -104,14 +108,67 @@ def count(
         for j in range(m):
             i = np.int64(places[j])
             if i < 0:
-                null[emitted[j]] += times
-                null[-1] += times
+                null[emitted[j]] += 1
+                null[-1] += 1
                 continue
-            pair[cells[starts[s] + i * along + j * across]] += times
-            word[words[i]] += times
+            pair[cells[starts[s] + i * along + j * across]] += 1
+            word[words[i]] += 1
             fertility[i] += 1
-            jumps[reach + min(max(i - before, -reach), reach)] += times
+            jumps[reach + min(max(i - before, -reach), reach)] += 1
             before = i
-        jumps[reach + min(max(l - before, -reach), reach)] += times
+        jumps[reach + min(max(l - before, -reach), reach)] += 1
         for i in range(l):
-            fertile[words[i], min(fertility[i], CLASSES - 1)] += times
+            fertile[words[i], min(fertility[i], CLASSES - 1)] += 1
+
+
+@kernel
+def move(
+    giving, gives, given, gets, cells, starts, turned, links, fresh, pair, word, null, fertile, jumps, first, last
+):  # fmt: skip
+    """Takes ``links`` out and puts ``fresh`` in: most words keep their place, and their counts are not touched."""
+    reach = len(jumps) // 2
+    longest = np.int64(1)
+    for s in range(first, last):
+        longest = max(longest, gives[s + 1] - gives[s])
+    left, joined = np.zeros(longest, np.int64), np.zeros(longest, np.int64)
+    for s in range(first, last):
+        words, emitted = giving[gives[s] : gives[s + 1]], given[gets[s] : gets[s + 1]]
+        old, new = links[gets[s] : gets[s + 1]], fresh[gets[s] : gets[s + 1]]
+        l, m = len(words), len(emitted)
+        if l == 0 or m == 0:
+            continue
+        along, across = (1, l) if turned else (m, 1)
+        left[:l] = 0
+        joined[:l] = 0
+        before, after = np.int64(-1), np.int64(-1)
+        for j in range(m):
+            a, b = np.int64(old[j]), np.int64(new[j])
+            if a >= 0:
+                left[a] += 1
+                jumps[reach + min(max(a - before, -reach), reach)] -= 1
+                before = a
+            if b >= 0:
+                joined[b] += 1
+                jumps[reach + min(max(b - after, -reach), reach)] += 1
+                after = b
+            if a == b:
+                continue
+            if a >= 0:
+                pair[cells[starts[s] + a * along + j * across]] -= 1
+                word[words[a]] -= 1
+            else:
+                null[emitted[j]] -= 1
+                null[-1] -= 1
+            if b >= 0:
+                pair[cells[starts[s] + b * along + j * across]] += 1
+                word[words[b]] += 1
+            else:
+                null[emitted[j]] += 1
+                null[-1] += 1
+            old[j] = new[j]
+        jumps[reach + min(max(l - before, -reach), reach)] -= 1
+        jumps[reach + min(max(l - after, -reach), reach)] += 1
+        for i in range(l):
+            if left[i] != joined[i]:
+                fertile[words[i], min(left[i], CLASSES - 1)] -= 1
+                fertile[words[i], min(joined[i], CLASSES - 1)] += 1
