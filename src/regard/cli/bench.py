@@ -65,8 +65,8 @@ def bench(
 ) -> None:
     r"""Time and weigh regard beside its peers: ratios with their spread, and whether each goal is met.
 
-    All are called in turn in one process. The peers come with pip install "regard\[bench]"; one that is missing or
-    fails says so in the table. Ctrl-C prints what was measured so far.
+    All are called in turn in one process, aligners in processes of their own. The peers come with pip install
+    "regard\[bench]"; one that is missing or fails says so in the table. Ctrl-C prints what was measured so far.
 
     Examples:
 
