@@ -38,8 +38,8 @@ Array = np.ndarray[Any, Any]
 
 #: Cells up to which every chain is sampled exactly.
 LIVE = 1 << 22
-#: Blocks of a larger text, and tasks in a block.
-_BLOCKS, _TASKS = 32, 32
+#: Blocks of a larger text, and tasks of each direction in a block; tasks change no link.
+_BLOCKS, _TASKS = 32, 8
 
 
 @dataclass(frozen=True)
