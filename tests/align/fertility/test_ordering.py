@@ -24,7 +24,7 @@ def drawn(seed: int) -> Pairs:
     often = 1 / np.arange(3, WORDS + 3)
     often /= often.sum()
     fertility = rng.choice(4, WORDS, p=[0.1, 0.6, 0.2, 0.1])
-    # Three lists of words each may stand for: words that follow its first are common to several.
+    # The words that each may become, in order: the second is one of 19, the third one of 7, for all.
     meant = [
         [int(rng.integers(WORDS)), WORDS + int(rng.integers(19)), WORDS + 19 + int(rng.integers(7))]
         for _ in range(WORDS)
@@ -78,7 +78,6 @@ def test_the_order_of_the_models(seed: int) -> None:
         recipe = RECIPES[name]
         assert isinstance(recipe, Recipe)
         rates[name] = error(align(corpus, recipe).forward, pairs)
-    print(rates)
     assert rates["ibm1"] > rates["hmm"] + 0.02
     assert rates["ibm4"] <= rates["ibm3"]
     assert rates["ibm5"] < rates["ibm1"]

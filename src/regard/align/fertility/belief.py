@@ -16,7 +16,7 @@ class Belief:
 
     ``p1`` is the chance that a word brings one of NULL's along; with None it is estimated, as published. It then rises
     in every iteration, and takes words away that have a translation: GIZA++ is run with 0.001, too, and links with more
-    precision come from 0.01 (docs/align.md). ``rare`` is how many words' worth a word's fertilities are drawn to
+    precision come from 0.01 (docs/fertility.md). ``rare`` is how many words' worth a word's fertilities are drawn to
     those of all words, ``strength`` a table of distances to the smaller one. With ``peg`` links are pegged whose move
     from the best alignment is worth so much or more: 0 all, as published, 0.03 as in GIZA++; None none. Alignments of
     less than ``least`` of the best one's probability are not counted.
