@@ -141,8 +141,7 @@ class Jumps:
             ends -= np.bincount(kind * edge + high, weights=part, minlength=len(weights) * edge)
             share = np.cumsum(ends.reshape(len(weights), edge), axis=1)[:, :-1]
             shares = np.stack([np.bincount(bucket, weights=row, minlength=weights.shape[1]) for row in share])
-            shares = np.maximum(shares, 0.0)
-            possible = shares > 1e-12
+            possible = shares > 1e-12 * shares.max(axis=1, keepdims=True)  # less is what rounding left of nothing
             fitted = np.where(possible, (jumps + self.prior) / np.where(possible, shares, 1.0), np.inf)
             least = np.min(fitted, axis=1, keepdims=True)  # no sentence is long enough for the others
             weights = np.where(possible, fitted, np.where(np.isfinite(least), least, 1.0))
@@ -156,6 +155,7 @@ def _look(
     nulls, held, scores, rows, first, last
 ):  # fmt: skip
     least = like(none, 1e-9 if table.itemsize == 4 else 0.0)
+    weights = rows.shape[1] // jumps.shape[0]
     for part in range(first, last):
         most_l = most_m = 1
         for s in range(edges[part, 0], edges[part, 1]):
@@ -205,7 +205,7 @@ def _look(
         scores[part] = score
         for kind in range(jumps.shape[0]):
             for d in range(jumps.shape[1]):
-                rows[part, kind * (bucket[-1] + 1) + bucket[d]] += made[kind, d]
+                rows[part, kind * weights + bucket[d]] += made[kind, d]
 
 
 @kernel
