@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.align.corpus import Corpus
-from regard.align.decode import Believed, believe, chosen, combined
+from regard.align.decode import Believed, believe, chosen, combined, weighed
 from regard.align.links import Links
 from regard.align.pairs import Pairs
 from regard.align.prior import spelt
@@ -24,8 +24,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Alignment:
-    """``links`` of both directions together, each with √(p(i|j) p(j|i)), and the hard links of each direction; as
-    ``shade``, where it was asked for, every cell whose √(p(i|j) p(j|i)) is more than a little."""
+    """``links`` of both directions together and the hard links of each direction, each link with √(p(i|j) p(j|i)); as
+    ``shade``, where it was asked for, every cell where that is more than a little."""
 
     links: Links
     forward: Links
@@ -97,12 +97,13 @@ def decoded(
 ) -> Alignment:
     """The links of a part of a corpus, from what is believed of it block by block; with ``shade`` also the cells above
     that."""
-    whole, forward, reverse, shaded = [], [], [], []
+    nothing = Links(*(np.zeros(n, kind) for n, kind in ((1, np.int64), (0, np.int32), (0, np.int32), (0, np.float32))))
+    whole, forward, reverse, shaded = [nothing], [nothing], [nothing], [nothing]  # of no text the links of one are none
     for block in believed:
         whole.append(combined(view, block, symmetrize, threshold))
-        forward.append(block.links[0])
-        reverse.append(block.links[1])
+        forward.append(weighed(view, block, block.links[0]))
+        reverse.append(weighed(view, block, block.links[1]))
         if shade is not None:
-            shaded.append(chosen(view, block.block, block.both(), shade))
+            shaded.append(chosen(view, block.block, block.both, shade))
     soft = None if shade is None else Links.join(shaded)
     return Alignment(Links.join(whole), Links.join(forward), Links.join(reverse), soft)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import itertools
+import re
+import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +23,7 @@ __all__ = ["LONGEST", "Corpus", "Side", "gathered", "lines", "parted", "read", "
 #: Words a sentence may have; a pair with a longer one is refused. The work on a pair grows with the product of both.
 LONGEST = 1024
 
-_SEPARATOR = b" ||| "
+_SEPARATOR = re.compile(rb"(?<= )\|\|\|(?= )")  # what is around it belongs to no other
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[list[bytes], list[bytes]]
@@ -118,14 +120,16 @@ def sides(source: Path, target: Path | None = None) -> Iterator[tuple[bytes, byt
 
 
 def parted(line: bytes, number: int, source: Path) -> tuple[bytes, bytes]:
-    """Both sides of a line that has `` ||| `` between them."""
-    found = (b" " + line.rstrip(b"\r\n") + b" ").split(_SEPARATOR)
+    """Both sides of a line that has `` ||| `` between them; a line with nothing on it is nothing on both sides."""
+    found = _SEPARATOR.split(b" " + line.rstrip(b"\r\n") + b" ")
+    if len(found) == 1 and not line.strip():
+        return b"", b""
     if len(found) != 2:
         raise RegardError(
             f"source: line {number:,} of {source} has {len(found) - 1} separators ' ||| ', wanted one; "
             "give the target as a second file, or put one between both sides"
         )
-    return found[0][1:], found[1][:-1]
+    return found[0][1:-1], found[1][1:-1]
 
 
 class _Filling:
@@ -184,7 +188,7 @@ def lines(path: Path) -> Iterator[bytes]:
             for line in file:
                 number += 1
                 yield line
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, zlib.error, OSError) as error:
             if not packed:
                 raise
             raise RegardError(

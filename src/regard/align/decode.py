@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from regard.align.places.likeliest import likeliest
 from regard.align.symmetrize import named
 from regard.align.view import Block, View
 
-__all__ = ["Believed", "believe", "chosen", "combined", "hard"]
+__all__ = ["Believed", "believe", "chosen", "combined", "hard", "weighed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -29,6 +30,7 @@ class Believed:
     reverse: Array
     links: tuple[Links, Links]  # forward: each target word has at most one; reverse: each source word
 
+    @functools.cached_property
     def both(self) -> Array:
         """√(p(i|j) p(j|i)) of each cell."""
         return agreed(self.forward.copy(), self.reverse, "geometric", self.block.cells)
@@ -57,14 +59,17 @@ def believe(
 def combined(view: View, believed: Believed, symmetrize: str, threshold: float = 0.5) -> Links:
     """One set of links from both channels', each with √(p(i|j) p(j|i)): ``soft`` takes the cells where that is above
     the threshold, the other methods of ``symmetrize`` the hard links."""
-    weights = believed.both()
     if symmetrize == "soft":
-        return chosen(view, believed.block, weights, threshold)
-    links = named(symmetrize)(*believed.links)
+        return chosen(view, believed.block, believed.both, threshold)
+    return weighed(view, believed, named(symmetrize)(*believed.links))
+
+
+def weighed(view: View, believed: Believed, links: Links) -> Links:
+    """Links of the block, each with √(p(i|j) p(j|i))."""
     block = believed.block
     sentence = np.repeat(np.arange(block.first, block.last), np.diff(links.offsets))
     cell = view.pairs.starts[sentence] - block.base + links.source * view.target.lengths()[sentence] + links.target
-    return Links(links.offsets, links.source, links.target, weights[cell].astype(np.float32))
+    return Links(links.offsets, links.source, links.target, believed.both[cell].astype(np.float32))
 
 
 def hard(view: View, block: Block, places: Array) -> Links:

@@ -76,7 +76,7 @@ class Lexicon:
 
         A generating word without any count keeps its pairs alike.
         """
-        pairs, words = view.pairs, len(view.generated.words)
+        pairs, words = view.pairs, max(1, len(view.generated.words))
         dtype = counts.dtype
         if known is not None:
             counts = counts + known.astype(dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from regard.align.corpus import Corpus
 from regard.align.links import Links
 
-__all__ = ["Alone", "Ranks", "ranks"]
+__all__ = ["Alone", "Ranks", "ranks", "under_torchrun"]
 
 Array = np.ndarray[Any, Any]
 
@@ -79,10 +79,14 @@ class Ranks:
         dist.destroy_process_group()
 
 
+def under_torchrun() -> bool:
+    """Whether this process is one of several that ``torchrun`` started."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
 def ranks() -> Alone | Ranks:
     """The group that ``torchrun`` started this process in, or this process alone."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1 or "RANK" not in os.environ:
+    if not under_torchrun():
         return Alone()
     import torch.distributed as dist
 

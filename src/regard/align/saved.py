@@ -108,7 +108,8 @@ class Saved:
         """
         if self.about["digest"] != digest:
             raise RegardError(
-                f"--save: {self.folder} holds an aligner of another text; name a new folder, or remove that one"
+                f"--save: {self.folder} holds an aligner of another text, or of another --prior or --classes; "
+                "name a new folder, or remove that one"
             )
         if self.recipe != recipe:
             was, now = (json.dumps(each.to_dict()) for each in (self.recipe, recipe))

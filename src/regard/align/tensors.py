@@ -65,7 +65,7 @@ def read(path: Path, argument: str) -> tuple[dict[str, Array], dict[str, str]]:
         raise RegardError(
             f"{argument}: cannot read {path}: {error.strerror}; name a folder that --save made"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RegardError(
             f"{argument}: {path} is no model or is damaged ({error}); train it again with --save"
         ) from error

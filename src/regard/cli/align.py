@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["align"]
 
+#: Options that say how to train, by their names in Python.
+_TRAINING = ("model", "stages", "spelling", "save", "prior", "alpha", "variational", "classes", "peg", "seed", "spool")
+
 
 def align(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="SRC", help="Source text, a sentence a line; alone, both sides as s ||| t.")
     ],
@@ -133,8 +137,16 @@ def align(
     """
     from regard.cli.align_training import Training
     from regard.cli.aligning import Job, Outputs, Text
+    from regard.errors import RegardError
 
-    _check(symmetrize, threshold, spans, tokenize, load, save, prior, html, attention, source, target)
+    _check(symmetrize, threshold, spans, tokenize, html, attention, source, target, load is not None)
+    if beside and gold is None and html is None:
+        raise RegardError("--beside: nothing shows these links; add --gold to score them or --html to see them")
+    if load is not None:
+        for name in _TRAINING:
+            origin = context.get_parameter_source(name)
+            if origin is not None and origin.name == "COMMANDLINE":
+                raise RegardError(f"--{name}: --load trains nothing; leave one of them out")
     text = Text.of(source, target, tokenize, longest)
     outputs = Outputs(
         symmetrize, threshold, probabilities, both, gold, dictionary, html, attention, tuple(beside or ()), spans
@@ -167,6 +179,8 @@ def _recipe(
 
     found = recipe(model)
     if spelling is not None:
+        if not 0 <= spelling < float("inf"):
+            raise RegardError(f"--spelling: found {spelling}, wanted a pseudo-count of at least 0")
         found = replace(found, spelling=spelling)
     if isinstance(found, Sampling):
         options = {
@@ -181,6 +195,8 @@ def _recipe(
                 raise RegardError(f"{name}: {model} draws links and trains no tables; leave {name} out")
         return found
     if stages is not None:
+        if not stages.strip(" ,"):
+            raise RegardError("--stages: found none, wanted MODEL:ITERATIONS, such as ibm1:5 hmm:5")
         found = replace(found, stages=tuple(Stage.of(each) for each in stages.replace(",", " ").split()))
     if alpha is not None:
         found = replace(found, prior=Dirichlet(alpha, alpha, variational))
@@ -214,13 +230,11 @@ def _check(
     threshold: float,
     spans: bool,
     tokenize: str | None,
-    load: Path | None,
-    save: Path | None,
-    prior: Path | None,
     html: Path | None,
     attention: Path | None,
     source: Path,
     target: Path | None,
+    loaded: bool,
 ) -> None:
     """Raises where options do not go together, before anything is read."""
     from regard.align.symmetrize import METHODS
@@ -235,14 +249,11 @@ def _check(
         raise RegardError("--attention: it is drawn on the page; add --html FILE")
     if spans and tokenize is None:
         raise RegardError("--spans: the words are given as they are; add --tokenize words to cut raw text")
-    if load is not None:
-        for name, given in (("--save", save), ("--prior", prior)):
-            if given is not None:
-                raise RegardError(f"{name}: --load trains nothing; leave one of them out")
-    elif str(source) == "-":
+    if not loaded and str(source) == "-":
         raise RegardError("SRC: - is read with --load alone; training reads its text more than once, give it a file")
     if str(source) == "-" and target is not None:
         raise RegardError("TGT: with - as SRC both sides are on its lines, as source ||| target")
     for name, path in (("SRC", source), ("TGT", target)):
         if path is not None and str(path) != "-" and not path.is_file():
-            raise RegardError(f"{name}: there is no file {path}")
+            what = "is no file that can be read twice; give a plain or a gzip one" if path.exists() else "is not there"
+            raise RegardError(f"{name}: {path} {what}")

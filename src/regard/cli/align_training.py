@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +29,8 @@ __all__ = ["Run", "Training"]
 
 Array = np.ndarray[Any, Any]
 
+#: Seconds between two savings of a sampler.
+_BETWEEN = 1.0
 _STAGES = ("ibm1", "hmm", "fertility")
 
 
@@ -56,8 +60,11 @@ class Run:
     def believed(self) -> Iterator[Believed]:
         """What is believed of each block when it is done."""
         training, corpus, pairs = self.training, self.corpus, self.pairs
-        known = self._known()
-        digest = corpus.digest() if training.save is not None else ""
+        known, classes = spelt(corpus, pairs, training.recipe, self.threads), self._classes()
+        prior = self._prior()
+        if prior is not None:
+            known = prior if known is None else known + prior
+        digest = "" if training.save is None else _digest(corpus, prior, *(classes or ()))
         saved = None
         if training.save is not None and (training.save / FILE).exists():
             saved = Saved.of(training.save, "--save")
@@ -75,7 +82,7 @@ class Run:
             state = begin(corpus, pairs, recipe) if saved is None else saved.resumed(corpus, pairs)
             together = self.group.together
             state = train(
-                state, recipe, known=known, classes=self._classes(), threads=self.threads, together=together, each=each
+                state, recipe, known=known, classes=classes, threads=self.threads, together=together, each=each
             )  # fmt: skip
         return believe(state.channels, viterbi=recipe.viterbi, threads=self.threads)
 
@@ -92,8 +99,13 @@ class Run:
         if saved is not None:
             drawn.resume(saved.drawn())
 
+        last = time.monotonic()
+
         def each(sweep: Sweep, sampler: Sampler) -> None:
-            if training.save is not None and sweep.done < sweep.of:
+            nonlocal last
+            # A sweep over little text takes less time than the disk, and there are thousands.
+            if training.save is not None and sweep.done < sweep.of and time.monotonic() - last > _BETWEEN:
+                last = time.monotonic()
                 save(training.save, corpus, (), sweep.done, recipe, digest, sampler.state())
             tell(sweep.done, sweep.of, _STAGES[sweep.stage - 1], None)
 
@@ -112,16 +124,23 @@ class Run:
 
         return classes.read(files[0], self.corpus.source), classes.read(files[1], self.corpus.target)
 
-    def _known(self) -> Array | None:
-        """The pseudo-counts of spelling and of the file of ``--prior`` together."""
+    def _prior(self) -> Array | None:
+        """The pseudo-counts of the file of ``--prior``."""
         training = self.training
-        known = spelt(self.corpus, self.pairs, training.recipe, self.threads)
         if training.prior is None:
-            return known
+            return None
         counts, apart = read(training.prior, self.corpus, self.pairs)
-        if apart and not training.quiet:
+        if apart and not training.quiet and self.group.rank == 0:
             print(f"--prior: {apart:,} of its pairs of words never meet in the text", file=sys.stderr)
-        return counts if known is None else known + counts
+        return counts
+
+
+def _digest(corpus: Corpus, *told: Array | None) -> str:
+    """The same for the same text where the same was told of it."""
+    parts = (
+        hashlib.blake2b(np.ascontiguousarray(each).data, digest_size=8).hexdigest() for each in told if each is not None
+    )
+    return "-".join((corpus.digest(), *parts))
 
 
 @contextmanager

@@ -125,13 +125,17 @@ class Outputs:
             first, second = itertools.tee(raw)
             for line in spanned(links, (s for s, _ in first), (t for _, t in second), *text.cuts):
                 sys.stdout.write(line)
+            sys.stdout.flush()
             return
         for part in lines(links, probabilities=self.probabilities):
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
 
     def check(self, corpus: Corpus) -> None:
-        """That the gold is of this text: before an hour of training, not after it."""
+        """That the gold is of this text and every file has a folder: before an hour of training, not after it."""
+        for name, path in (("--both", self.both), ("--dictionary", self.dictionary), ("--html", self.html)):
+            if path is not None and not path.parent.is_dir():
+                raise RegardError(f"{name}: there is no folder {path.parent}; make it, or name another place")
         if self.gold is not None:
             from regard.align.gold import read
 
@@ -149,8 +153,8 @@ class Outputs:
             from regard.align.dictionary import Dictionary
 
             Dictionary.of(corpus, links).save(self.dictionary, "--dictionary")
-        others = {path.name: _others(path, corpus) for path in self.beside}
-        hard = {"links": links, "forward": found.forward, "reverse": found.reverse, **others}
+        others = {str(path): _others(path, corpus) for path in self.beside}
+        hard = {**others, "links": links, "forward": found.forward, "reverse": found.reverse}
         gold = None
         if self.gold is not None:
             from regard.align.gold import read, score
@@ -190,12 +194,15 @@ class Job:
         try:
             if group.size > 1 and isinstance(training.recipe, Sampling):
                 raise RegardError("--model sample: chains are drawn in one process; run it without torchrun")
-            if training.spool is not None:
-                training.spool.mkdir(parents=True, exist_ok=True)
-            corpus = self.text.corpus(sides(self.text.source, self.text.target), training.spool)
+            spool = training.spool
+            if spool is not None:
+                spool = spool / str(group.rank) if group.size > 1 else spool  # none writes into another's files
+                spool.mkdir(parents=True, exist_ok=True)
+            corpus = self.text.corpus(sides(self.text.source, self.text.target), spool)
             self.outputs.check(corpus)
-            _say_refused(corpus, self.text.longest)
-            pairs = Pairs.of(corpus, part=group.part(corpus), threads=self.threads, spool=training.spool)
+            if group.rank == 0:
+                _say_refused(corpus, self.text.longest)
+            pairs = Pairs.of(corpus, part=group.part(corpus), threads=self.threads, spool=spool)
             run = Run(corpus, pairs, training, group, self.threads)
             found = self._decoded(View.both(corpus, pairs)[0], run.believed(), training.recipe)
             found = found.mapped(group.gathered)
@@ -208,27 +215,39 @@ class Job:
     def apply(self, folder: Path) -> None:
         """Aligns the text with the model in ``folder``, batch by batch."""
         from regard.align.applied import Applied
+        from regard.align.ranks import under_torchrun
         from regard.align.saved import Saved
 
+        if under_torchrun():
+            raise RegardError("--load: torchrun divides training alone; align new text without it")
         saved = Saved.of(folder)
         applied, recipe = Applied(saved), saved.recipe
-        kept: list[Alignment] = []
-        whole: list[Raw] = []
-        needed = any((self.outputs.both, self.outputs.gold, self.outputs.dictionary, self.outputs.html))
-        for batch in self.text.batches():
+
+        def aligned(batch: list[Raw], before: int) -> Alignment:
             corpus = self.text.corpus(iter(batch))
-            _say_refused(corpus, self.text.longest)
+            _say_refused(corpus, self.text.longest, before)
             pairs = Pairs.of(corpus, threads=self.threads)
             believed = believe(applied.channels(corpus, pairs), viterbi=recipe.viterbi, threads=self.threads)
-            found = self._decoded(View.both(corpus, pairs)[0], believed, recipe)
+            return self._decoded(View.both(corpus, pairs)[0], believed, recipe)
+
+        kept: list[Alignment] = []
+        whole: list[Raw] = []
+        count = 0
+        needed = any((self.outputs.both, self.outputs.gold, self.outputs.dictionary, self.outputs.html))
+        for batch in self.text.batches():
+            found = aligned(batch, count)
+            count += len(batch)
             self.outputs.print(self.outputs.chosen(found), iter(batch), self.text)
             if needed:
                 kept.append(found)
                 whole += batch
         if needed:
+            kept = kept or [aligned([], 0)]
             names = ("links", "forward", "reverse", *(["shade"] if self.outputs.html is not None else []))
             found = Alignment(*(Links.join(getattr(each, name) for each in kept) for name in names))
-            self.outputs.write(found, self.text.corpus(iter(whole)))
+            corpus = self.text.corpus(iter(whole))
+            self.outputs.check(corpus)
+            self.outputs.write(found, corpus)
 
     def _decoded(self, view: View, believed: Iterator[Believed], recipe: Recipe | Sampling) -> Alignment:
         asked = self.outputs.symmetrize
@@ -237,11 +256,11 @@ class Job:
         return decoded(view, believed, method, self.outputs.threshold, shade=shade)
 
 
-def _say_refused(corpus: Corpus, longest: int) -> None:
-    if len(corpus.refused):
-        first = int(corpus.refused[0]) + 1
+def _say_refused(corpus: Corpus, longest: int, before: int = 0) -> None:
+    """How many pairs were too long, and the line of the first, ``before`` lines having been read in earlier batches."""
+    if count := len(corpus.refused):
         print(
-            f"regard: {len(corpus.refused):,} pairs have a sentence of more than {longest:,} words and get an empty "
-            f"line, the first is line {first:,}; --longest sets the limit",
+            f"regard: {count:,} {'pair has' if count == 1 else 'pairs have'} a sentence of more than {longest:,} words "
+            f"and an empty line, the first is line {before + int(corpus.refused[0]) + 1:,}; --longest sets the limit",
             file=sys.stderr,
         )

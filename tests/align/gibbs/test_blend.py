@@ -8,14 +8,14 @@ import pytest
 from regard.align.decode import believe
 from regard.align.gibbs.blend import after, blend
 from regard.align.pairs import Pairs
-from regard.align.recipe import recipe
+from regard.align.recipe import BEST
 from regard.align.train import begin, train
 from tests.align.gibbs.test_sampler import translated
 
 
 def test_posteriors_are_averaged() -> None:
     text, _ = translated(47, 1)
-    plan = recipe("best")
+    plan = BEST
     channels = train(begin(text, Pairs.of(text), plan), plan).channels
     sampler = after(text, channels, sweeps=2)
     for k, side in enumerate(sampler.sides):
@@ -37,7 +37,7 @@ def test_posteriors_are_averaged() -> None:
 @pytest.mark.slow
 def test_what_is_learnt_after_the_hmm_is_no_worse() -> None:
     text, true = translated(211, 4)
-    plan = recipe("best")
+    plan = BEST
     channels = train(begin(text, Pairs.of(text), plan), plan).channels
     sampler = after(text, channels)
     sampler.run()

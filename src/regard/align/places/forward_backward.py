@@ -13,7 +13,7 @@ import numpy as np
 from regard.kernels.compile import inline, kernel
 from regard.kernels.vector import like
 
-__all__ = ["both", "emissions", "forward", "posterior", "viterbi"]
+__all__ = ["both", "emissions", "forward", "scales", "viterbi"]
 
 
 @inline
@@ -131,25 +131,6 @@ def both(
         for k in range(l + 1):
             later[k] = now[k] * part
     return score
-
-
-@kernel
-def posterior(match, nothing, jumps, kinds, none):
-    """(posteriors (m, l), of NULL (m), log p(words)) of one pair of sentences, for what is aligned one by one."""
-    m, l = match.shape
-    zero = match[:1, :1] * 0
-    share = np.repeat(zero[0], l + 1)
-    state = np.zeros((m + 1, l + 1), match.dtype)
-    real, looks = np.zeros_like(match), np.zeros_like(match)
-    later, now, held, ahead = share.copy(), share.copy(), share.copy(), np.zeros(l, match.dtype)
-    nulls = np.zeros(m, match.dtype)
-    made = np.zeros_like(jumps)
-    scales(jumps, kinds, l, none, share)
-    score = both(
-        match, nothing, jumps, kinds, none, share, l, m, like(none, 0.0), state, real, later, now, ahead, looks, nulls,
-        held, made,
-    )  # fmt: skip
-    return looks, nulls, score
 
 
 @kernel

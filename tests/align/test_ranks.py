@@ -1,0 +1,79 @@
+"""Several processes on one corpus: parts that are everything, and tables and links that are those of one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.align.ranks import Alone, Ranks, ranks, under_torchrun
+from regard.align.saved import Saved
+from tests.align.exhaustive import corpus, random_corpus
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 37), st.integers(1, 11))
+def test_parts_are_everything_once_in_order(seed: int, sentences: int, size: int) -> None:
+    text = random_corpus(np.random.default_rng(seed), sentences, 9)
+    parts = [Ranks(rank, size).part(text) for rank in range(size)]
+    assert [s for first, last in parts for s in range(first, last)] == list(range(sentences))
+
+
+def test_parts_are_of_about_equal_work() -> None:
+    text = corpus(*[("a b c", "x y")] * 100)
+    assert [Ranks(rank, 4).part(text) for rank in range(4)] == [(0, 25), (25, 50), (50, 75), (75, 100)]
+
+
+@pytest.mark.parametrize(("given", "several"), [({}, False), ({"RANK": "0"}, False), ({"WORLD_SIZE": "2"}, False)])
+def test_alone_without_torchrun(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], several: bool) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert under_torchrun() is several
+    assert ranks() == Alone()
+
+
+def launched(processes: int, *args: object) -> subprocess.CompletedProcess[bytes]:
+    """The command under torchrun, over the loopback, as many times as told."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [*(start if processes > 1 else [sys.executable]), "-m", "regard", "align", *map(str, args)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, timeout=300, env=env)
+
+
+@pytest.mark.slow
+def test_two_processes_are_one(tmp_path: Path) -> None:
+    """Tables to 1e-6, the same links, each said once; three sentences leave one of four processes without any."""
+    text = random_corpus(np.random.default_rng(2), 97, 9, words=(31, 37))
+    lines = [b" ||| ".join(b" ".join(side.sentence(s)) for side in (text.source, text.target)) for s in range(97)]
+    path = tmp_path / "text"
+    path.write_bytes(b"\n".join([*lines, b"a " * 12 + b"||| b", b""]))
+    options = ("--longest", 11, "--threads", 1)
+    one, two = (
+        launched(n, path, "--save", tmp_path / str(n), "--spool", tmp_path / f"spool{n}", *options) for n in (1, 2)
+    )
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr.decode()
+    assert one.stdout == two.stdout
+    assert one.stdout.count(b"\n") == 98
+    assert two.stderr.count(b"a sentence of more than 11 words") == 1
+    assert two.stderr.count(b"8/8 hmm") == 1
+    first, other = (Saved.of(tmp_path / str(n)).arrays for n in (1, 2))
+    assert list(first) == list(other)
+    for name, array in first.items():
+        np.testing.assert_allclose(array, other[name], atol=1e-6, err_msg=name)
+    assert len(first["forward.table"]) > 300
+
+
+@pytest.mark.slow
+def test_more_processes_than_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("a b ||| x y\n")
+    two = launched(2, path, "--threads", 1, "--probabilities")
+    assert two.returncode == 0, two.stderr.decode()
+    assert two.stdout == launched(1, path, "--threads", 1, "--probabilities").stdout
