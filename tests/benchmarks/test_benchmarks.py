@@ -26,6 +26,7 @@ SMALL = Setting(engine="reference", rounds=1, quick=True)
 NAMES = sorted(path.stem for path in Path(window.__file__).parent.glob("[!_]*.py"))
 GOALS = {
     "align": Counter({"≤ 13.5": 1, "≤ 9": 1, "≤ 7": 1, "≤ 0": 4, "≤ 1": 7, "≤ 0.5": 8, "≥ 20": 1, "≥ 3": 2}),
+    "align_best": Counter(),
     "align_length": Counter({"≤ 1.1": 1, "≤ 2,048": 1}),
     "additive": Counter({"≥ 25": 2, "≥ 12": 2, "≤ 200": 2}),
     "decode": Counter(),
