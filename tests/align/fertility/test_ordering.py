@@ -54,8 +54,7 @@ def drawn(seed: int) -> Pairs:
 
 def corpus_of(pairs: Pairs) -> Corpus:
     sides = []
-    for k in (0, 1):
-        sentences = [pair[k] for pair in pairs]
+    for sentences in ([source for source, *_ in pairs], [target for _, target, _ in pairs]):
         tokens = np.concatenate(sentences).astype(np.int32)
         offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
         sides.append(Side(tokens, offsets, [b"%d" % w for w in range(WORDS + 29)]))
