@@ -29,7 +29,7 @@ TITLE = "links read off attention (argmax, each head, one step later) beside har
 
 HANSARDS = "hansards-en-fr"
 FILES = "--src train.en --tgt train.fr --dev-src test.en --dev-tgt test.fr --patience 0 --tokenize none --threads 1"
-#: From inside the folder of the corpus.
+#: In the folder of the corpus, with REGARD_SOFT_MODELS=…/runs/soft for what is trained there.
 COMMANDS = {
     "bahdanau": f"regard train {FILES} --embedding 192 --hidden 256 --alignment 192 --readout 192 --dropout 0.2 "
     "--epochs 6 --out runs/soft/bahdanau",
