@@ -115,6 +115,7 @@ def test_a_gzip_that_is_cut_or_damaged_is_said(tmp_path: Path) -> None:
     damaged = bytearray(packed)
     damaged[len(packed) // 2 : len(packed) // 2 + 64] = b"\xff" * 64
     cases["damaged"] = damaged
+    cases["no-such-block"] = bytearray(packed[:10] + b"\xff" + packed[11:])
     for name, data in cases.items():
         with pytest.raises(
             RegardError, match=rf"{name}: the gzip file is cut or damaged after line [\d,]+ \(.+\); fetch"
