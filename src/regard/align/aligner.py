@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from regard.align.recipe import BEST, Recipe, Sampling
 from regard.align.train import Iteration, State, begin, train
 from regard.align.view import View
 
-__all__ = ["Alignment", "align", "decoded", "sampled"]
+if TYPE_CHECKING:
+    from regard.align.expect import Channel
+    from regard.align.gibbs.sampler import Sweep
+
+__all__ = ["Alignment", "after_training", "align", "decoded", "sampled"]
 
 Array = np.ndarray[Any, Any]
 
@@ -76,9 +80,33 @@ def align(
             each(iteration)
 
         state = train(state, recipe, known=known, threads=threads, each=said)
-        believed = believe(state.channels, viterbi=recipe.viterbi, threads=threads)
+        believed = after_training(corpus, state.channels, recipe, known=known, seed=seed, threads=threads)
     view = View.both(corpus, pairs)[0]
     return decoded(view, believed, symmetrize or recipe.symmetrize, threshold)
+
+
+def after_training(
+    corpus: Corpus,
+    channels: tuple[Channel, Channel],
+    recipe: Recipe,
+    *,
+    known: Array | None,
+    seed: int,
+    threads: int | None,
+    each: Callable[[Sweep], None] = lambda sweep: None,
+) -> Iterator[Believed]:
+    """What trained channels believe, averaged with what chains that begin at their links do where ``recipe`` says
+    so."""
+    if recipe.drawn is None:
+        return believe(channels, viterbi=recipe.viterbi, threads=threads)
+    from regard.align.gibbs.blend import after, blend
+
+    drawn = recipe.drawn
+    sampler = after(
+        corpus, channels, seed=seed, chains=drawn.chains, beliefs=drawn.beliefs, known=known, threads=threads
+    )
+    sampler.run(threads=threads, each=lambda sweep, sampler: each(sweep))
+    return blend(channels, sampler, weight=drawn.weight, threads=threads)
 
 
 def sampled(

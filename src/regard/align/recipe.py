@@ -12,7 +12,7 @@ from regard.align.gibbs.beliefs import Beliefs
 from regard.align.lexicon import Dirichlet
 from regard.errors import RegardError, unknown_name
 
-__all__ = ["BEST", "RECIPES", "Recipe", "Sampling", "Stage", "recipe", "restored"]
+__all__ = ["BEST", "RECIPES", "Drawn", "Recipe", "Sampling", "Stage", "recipe", "restored"]
 
 MODELS = ("ibm1", "ibm2", "diagonal", "hmm", "ibm3", "ibm4", "ibm5")
 _FERTILE = ("ibm3", "ibm4", "ibm5")
@@ -53,15 +53,31 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """After training, chains of the sampling aligner that begin at the trained channels' links; what they believe has
+    ``weight`` in the mean with what the channels believe."""
+
+    chains: int = 3
+    weight: float = 0.65
+    beliefs: Beliefs = field(default_factory=lambda: Beliefs(empty=0.1))
+
+    def __post_init__(self) -> None:
+        if self.chains < 1 or not 0 < self.weight <= 1:
+            raise RegardError(
+                f"drawn: found {self.chains} chains of weight {self.weight}, wanted at least 1, of a weight up to 1"
+            )
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Stages, and what is believed before any word is counted.
 
     ``null`` is the HMM's probability that a word comes from NULL, ``jump`` what is added to each count of a jump,
     ``flat`` the power its jumps are raised to, ``spelling`` the pseudo-count of a pair that is spelt the same (of one
-    that is spelt alike, its share), ``fertility`` what Models 3 to 5 are told, ``classes`` how many word classes Models
-    4 and 5 have on each side. ``symmetrize`` is how both directions become one if nobody says, and
-    ``viterbi`` whether a direction's links are its likeliest alignment, as published, or each word's likeliest place.
-    """
+    that is spelt alike, its share), ``fertility`` what Models 3 to 5 are told, ``classes`` how many word classes
+    Models 4 and 5 have on each side, ``drawn`` what is sampled after all stages. ``symmetrize`` is how both directions
+    become one if nobody says, and ``viterbi`` whether a direction's links are its likeliest alignment, as published,
+    or each word's likeliest place."""
 
     stages: tuple[Stage, ...]
     prior: Dirichlet = field(default_factory=Dirichlet)
@@ -73,6 +89,7 @@ class Recipe:
     viterbi: bool = True
     fertility: Belief = field(default_factory=Belief)
     classes: int = 50
+    drawn: Drawn | None = None
 
     def __post_init__(self) -> None:
         if self.stages and self.stages[0].model in _FERTILE:
@@ -107,8 +124,11 @@ def restored(given: Mapping[str, Any]) -> Recipe | Sampling:
     if "chains" in given:
         return Sampling(**{**given, "beliefs": Beliefs(**given["beliefs"])})
     stages = tuple(Stage.of(each) for each in given["stages"])
-    belief = Belief(**given.get("fertility", {}))
-    return Recipe(**{**given, "stages": stages, "prior": Dirichlet(**given["prior"]), "fertility": belief})
+    belief, drawn = Belief(**given.get("fertility", {})), given.get("drawn")
+    if drawn is not None:
+        drawn = Drawn(**{**drawn, "beliefs": Beliefs(**drawn["beliefs"])})
+    made = {"stages": stages, "prior": Dirichlet(**given["prior"]), "fertility": belief, "drawn": drawn}
+    return Recipe(**{**given, **made})
 
 
 def _classic(*stages: tuple[str, int]) -> Recipe:
@@ -131,6 +151,7 @@ BEST = Recipe(
     spelling=1.0,
     symmetrize="soft",
     viterbi=False,
+    drawn=Drawn(),
 )
 
 #: What ``--model`` names. The classical chains train as their papers and GIZA++ do, Models 1 and 2 by maximum
@@ -144,6 +165,7 @@ RECIPES: dict[str, Recipe | Sampling] = {
     "ibm4": _climbing(("ibm3", 3), ("ibm4", 3)),
     "ibm5": _climbing(("ibm3", 3), ("ibm4", 3), ("ibm5", 3)),
     "best": BEST,
+    "agreement": replace(BEST, drawn=None),
     "sample": Sampling(),
 }
 

@@ -25,7 +25,9 @@ def align(
     target: Annotated[
         Path | None, typer.Argument(metavar="[TGT]", help="Target text, a line for each of SRC.", show_default=False)
     ] = None,
-    model: Annotated[str, typer.Option(help="best, sample, or a classical one: ibm1 to ibm5, diagonal, hmm.")] = "best",
+    model: Annotated[
+        str, typer.Option(help="best, agreement, sample, or a classical one: ibm1 to ibm5, diagonal, hmm.")
+    ] = "best",
     stages: Annotated[
         str | None, typer.Option(help='Training in your own order: "ibm1:5 hmm:5", or "ibm1:4:mean hmm:4:product".')
     ] = None,

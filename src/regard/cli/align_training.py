@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.align.aligner import after_training
 from regard.align.corpus import Corpus
-from regard.align.decode import Believed, believe
+from regard.align.decode import Believed
 from regard.align.pairs import Pairs
 from regard.align.prior import read, spelt
 from regard.align.recipe import Recipe, Sampling
@@ -84,7 +85,14 @@ class Run:
             state = train(
                 state, recipe, known=known, classes=classes, threads=self.threads, together=together, each=each
             )  # fmt: skip
-        return believe(state.channels, viterbi=recipe.viterbi, threads=self.threads)
+            if self.group.size > 1 and recipe.drawn is not None:
+                if self.group.rank == 0:
+                    print("regard: under torchrun nothing is drawn; links are those of the training", file=sys.stderr)
+                recipe = replace(recipe, drawn=None)
+            return after_training(
+                corpus, state.channels, recipe, known=known, seed=training.seed, threads=self.threads,
+                each=lambda sweep: tell(sweep.done, sweep.of, "drawing", None),
+            )  # fmt: skip
 
     def _sampled(
         self, recipe: Sampling, known: Array | None, digest: str, saved: Saved | None, tell: Callable[..., None]
