@@ -67,4 +67,4 @@ def test_a_kept_model_aligns_text_it_has_not_seen(tmp_path: Path, stages: int) -
     (found,) = believe(channels, viterbi=True, threads=1)
     for links, side in ((found.links[0], new.target), (found.links[1], new.source)):
         assert 0 < len(links.source) <= len(side.tokens)
-    assert np.isfinite(found.both()).all()
+    assert np.isfinite(found.both).all()
