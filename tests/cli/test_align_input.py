@@ -95,6 +95,9 @@ def test_options_that_do_not_go_together(text: tuple[Path, Path], tmp_path: Path
         (("--model", "ibm6"), "model: unknown name 'ibm6'"),
         (("--threshold", 1), "--threshold: found 1.0"),
         (("--threshold", "nan"), "--threshold: found nan"),
+        (("--threshold", 0.4, "--symmetrize", "union"), "--threshold: union asks for none"),
+        (("--threshold", 0.4, "--model", "hmm"), "--threshold: grow-diag-final-and asks for none"),
+        (("--tokenize", "words", "--spans", "--probabilities"), "--probabilities: "),
         (("--spans",), "--spans: "),
         (("--tokenize", "word"), "--tokenize: found 'word'"),
         (("--tokenize", "words,words,words"), "--tokenize: found"),
@@ -134,8 +137,10 @@ def test_a_folder_of_another_text_recipe_or_prior_is_refused(text: tuple[Path, P
     kept = next(model.iterdir()).read_bytes()
     assert align(*text, "--quiet", "--save", model).stdout == first
     assert "--save: " in refused(text[1], text[0], "--save", model)
-    assert "was trained as" in refused(*text, "--save", model, "--alpha", 0.5)
-    assert "was trained as" in refused(*text, "--save", model, "--model", "sample")
+    found = refused(*text, "--save", model, "--spelling", 0)
+    assert 'was trained with {"spelling": 1.0}, and this is {"spelling": 0.0}; ' in found
+    assert "was trained with" in refused(*text, "--save", model, "--alpha", 0.5)
+    assert "was trained with" in refused(*text, "--save", model, "--model", "sample")
     known = put(tmp_path / "known", ["das the 5"])
     assert "or of another --prior" in refused(*text, "--save", model, "--prior", known)
     assert next(model.iterdir()).read_bytes() == kept

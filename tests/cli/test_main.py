@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from regard import __version__
 from regard.cli import main
 from regard.errors import RegardError
 
-COMMANDS = ["check", "inspect", "intuition", "translate", "train", "bench"]
+COMMANDS = ["check", "inspect", "intuition", "translate", "train", "align", "bench"]
 HEAVY = ["matplotlib", "numba", "numpy", "sacrebleu", "sentencepiece", "torch", "transformers", "triton"]
 
 
@@ -55,6 +56,20 @@ def test_every_command_has_help() -> None:
         done = CliRunner().invoke(main.app, [name, "--help"])
         assert done.exit_code == 0, done.output
         assert f"regard {name}" in done.output
+
+
+def test_the_help_of_align_fits_a_narrow_window_and_names_every_model() -> None:
+    from regard.align.recipe import RECIPES
+    from regard.align.symmetrize import METHODS
+
+    done = CliRunner().invoke(main.app, ["align", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    about, _, options = done.output.partition("Examples:")
+    assert re.search(r"align \[OPTIONS\] {?SRC}? \[TGT\]", about)
+    assert [line for line in about.splitlines() if 0 < len(line.strip()) < 10] == []  # no word on a line of its own
+    words = "".join(options.replace("│", "").split())
+    assert [
+        name for name in (*RECIPES, *METHODS) if name not in words.replace("ibm1toibm5", "ibm1ibm2ibm3ibm4ibm5")
+    ] == []
 
 
 def test_version_is_one_everywhere() -> None:

@@ -125,10 +125,10 @@ def parted(line: bytes, number: int, source: Path) -> tuple[bytes, bytes]:
     if len(found) == 1 and not line.strip():
         return b"", b""
     if len(found) != 2:
-        raise RegardError(
-            f"source: line {number:,} of {source} has {len(found) - 1} separators ' ||| ', wanted one; "
-            "give the target as a second file, or put one between both sides"
-        )
+        where, how = f" of {source}", "give the target as a second file, or put one between both sides"
+        if str(source) == "-":
+            where, how = " of standard input", "put one between both sides"
+        raise RegardError(f"source: line {number:,}{where} has {len(found) - 1} separators ' ||| ', wanted one; {how}")
     return found[0][1:-1], found[1][1:-1]
 
 

@@ -112,9 +112,11 @@ class Saved:
                 "name a new folder, or remove that one"
             )
         if self.recipe != recipe:
-            was, now = (json.dumps(each.to_dict()) for each in (self.recipe, recipe))
+            was, now = self.recipe.to_dict(), recipe.to_dict()
+            apart = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+            told = (json.dumps({name: each[name] for name in apart if name in each}) for each in (was, now))
             raise RegardError(
-                f"--save: {self.folder} was trained as {was}, and this is {now}; "
+                f"--save: {self.folder} was trained with {next(told)}, and this is {next(told)}; "
                 "ask for the same, name a new folder, or remove that one"
             )
 

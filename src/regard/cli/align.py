@@ -23,7 +23,7 @@ def align(
         Path, typer.Argument(metavar="SRC", help="Source text, a sentence a line; alone, both sides as s ||| t.")
     ],
     target: Annotated[
-        Path | None, typer.Argument(metavar="[TGT]", help="Target text, a line for each of SRC.", show_default=False)
+        Path | None, typer.Argument(metavar="TGT", help="Target text, a line for each of SRC.", show_default=False)
     ] = None,
     model: Annotated[
         str, typer.Option(help="best, agreement, sample, or a classical one: ibm1 to ibm5, diagonal, hmm.")
@@ -35,10 +35,13 @@ def align(
         str | None,
         typer.Option(
             help="How both directions become one: soft, intersection, union, grow-diag, grow-diag-final or "
-            "grow-diag-final-and; or forward or reverse alone. Left out: soft for best, else grow-diag-final-and."
+            "grow-diag-final-and; or forward or reverse alone. Left out: soft for best and sample, "
+            "else grow-diag-final-and."
         ),
     ] = None,
-    threshold: Annotated[float, typer.Option(help="What soft asks of a link: √(p(i|j) p(j|i)) above this.")] = 0.5,
+    threshold: Annotated[
+        float | None, typer.Option(help="What soft asks of a link: √(p(i|j) p(j|i)) above this. Left out: 0.5.")
+    ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Print links as i-j:p with p = √(p(i|j) p(j|i)).")
     ] = False,
@@ -115,8 +118,9 @@ def align(
 ) -> None:
     r"""Align the words of a parallel corpus: links such as 0-0 1-2, a line for each pair of sentences.
 
-    Words are what spaces separate (lower-cased text aligns better); --tokenize cuts raw text. Files may be gzip. A pair
-    with an empty side has an empty line: what comes out stays parallel to what went in. Under torchrun the sentences
+    Words are what spaces separate (lower-cased text aligns better); --tokenize
+    cuts raw text. Files may be gzip. A pair with an empty side has an empty line:
+    what comes out stays parallel to what went in. Under torchrun the sentences
     are divided over the processes and their counts added up.
 
     Examples:
@@ -141,7 +145,7 @@ def align(
     from regard.cli.aligning import Job, Outputs, Text
     from regard.errors import RegardError
 
-    _check(symmetrize, threshold, spans, tokenize, html, attention, source, target, load is not None)
+    _check(symmetrize, spans, probabilities, tokenize, html, attention, source, target, load is not None)
     if beside and gold is None and html is None:
         raise RegardError("--beside: nothing shows these links; add --gold to score them or --html to see them")
     if load is not None:
@@ -150,11 +154,12 @@ def align(
             if origin is not None and origin.name == "COMMANDLINE":
                 raise RegardError(f"--{name}: --load trains nothing; leave one of them out")
     text = Text.of(source, target, tokenize, longest)
-    outputs = Outputs(
-        symmetrize, threshold, probabilities, both, gold, dictionary, html, attention, tuple(beside or ()), spans
-    )
     number, files = _classes(classes)
     recipe = _recipe(model, stages, alpha, variational, spelling, number, peg)
+    least = _least(threshold, symmetrize or ("soft" if load is not None else recipe.symmetrize))
+    outputs = Outputs(
+        symmetrize, least, probabilities, both, gold, dictionary, html, attention, tuple(beside or ()), spans
+    )
     training = Training(recipe, save, prior, seed, spool, quiet, files)
     job = Job(text, outputs, threads)
     if load is not None:
@@ -227,10 +232,23 @@ def _classes(asked: str | None) -> tuple[int | None, tuple[Path, Path] | None]:
     return None, (files[0], files[1])
 
 
+def _least(threshold: float | None, symmetrize: str) -> float:
+    """What soft links weigh at least."""
+    from regard.errors import RegardError
+
+    if threshold is None:
+        return 0.5
+    if not 0 < threshold < 1:
+        raise RegardError(f"--threshold: found {threshold}, wanted more than 0 and less than 1")
+    if symmetrize != "soft":
+        raise RegardError(f"--threshold: {symmetrize} asks for none; leave it out, or say --symmetrize soft")
+    return threshold
+
+
 def _check(
     symmetrize: str | None,
-    threshold: float,
     spans: bool,
+    probabilities: bool,
     tokenize: str | None,
     html: Path | None,
     attention: Path | None,
@@ -245,12 +263,12 @@ def _check(
 
     if symmetrize is not None and symmetrize not in (*METHODS, *ONE_WAY):
         raise unknown_name("symmetrize", symmetrize, (*METHODS, *ONE_WAY))
-    if not 0 < threshold < 1:
-        raise RegardError(f"--threshold: found {threshold}, wanted more than 0 and less than 1")
     if attention is not None and html is None:
         raise RegardError("--attention: it is drawn on the page; add --html FILE")
     if spans and tokenize is None:
         raise RegardError("--spans: the words are given as they are; add --tokenize words to cut raw text")
+    if spans and probabilities:
+        raise RegardError("--probabilities: spans are printed without; leave one of them out")
     if not loaded and str(source) == "-":
         raise RegardError("SRC: - is read with --load alone; training reads its text more than once, give it a file")
     if str(source) == "-" and target is not None:
