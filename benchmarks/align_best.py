@@ -57,20 +57,21 @@ def rows(setting: Setting) -> Iterator[Row | Line]:
 
 
 def variants() -> list[Variant]:
-    """What is tried, the whole first."""
+    """What is tried, the whole first; then without what is drawn, and that with one thing changed."""
     from regard.align.lexicon import Dirichlet
 
     def stages(*names: str) -> Callable[[Recipe], Recipe]:
         from regard.align.recipe import Stage
 
-        return lambda best: replace(best, stages=tuple(map(Stage.of, names)))
+        return with_(stages=tuple(map(Stage.of, names)))
 
     def with_(**fields: object) -> Callable[[Recipe], Recipe]:
-        return lambda best: replace(best, **fields)  # type: ignore[arg-type]  # fields of a Recipe
+        return lambda best: replace(best, drawn=None, **fields)  # type: ignore[arg-type]  # fields of a Recipe
 
     mean, product = "ibm1:4:mean", "hmm:4:product"
     return [
-        Variant("best", with_()),
+        Variant("best", lambda best: best),
+        Variant("agreement (nothing drawn)", with_()),
         Variant("without spelling", with_(spelling=0.0)),
         Variant("jumps as learnt (power 1)", with_(flat=1.0)),
         Variant("without both", with_(spelling=0.0, flat=1.0)),
