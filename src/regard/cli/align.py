@@ -35,7 +35,7 @@ def align(
         str | None,
         typer.Option(
             help="How both directions become one: soft, intersection, union, grow-diag, grow-diag-final or "
-            "grow-diag-final-and; or forward or reverse alone. Left out: soft for best and sample, "
+            "grow-diag-final-and; or forward or reverse alone. Left out: soft for best, agreement and sample, "
             "else grow-diag-final-and."
         ),
     ] = None,
