@@ -90,7 +90,7 @@ def test_another_text_or_recipe_is_refused(tmp_path: Path) -> None:
         saved.match(TRAINED["best"], random_corpus(np.random.default_rng(4), 61, 7).digest())
     for other in (TRAINED["hmm"], replace(TRAINED["best"], spelling=0.5), RECIPES["sample"]):
         with pytest.raises(
-            RegardError, match=r"--save: \S+ was trained with \{.*\}, and this is \{.*\}; ask for the same"
+            RegardError, match=r"--save: \S+ was trained as \{.*\}, and this is \{.*\}; ask for the same"
         ):
             saved.match(other, TEXT.digest())
 

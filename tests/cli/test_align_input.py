@@ -138,9 +138,9 @@ def test_a_folder_of_another_text_recipe_or_prior_is_refused(text: tuple[Path, P
     assert align(*text, "--quiet", "--save", model).stdout == first
     assert "--save: " in refused(text[1], text[0], "--save", model)
     found = refused(*text, "--save", model, "--spelling", 0)
-    assert 'was trained with {"spelling": 1.0}, and this is {"spelling": 0.0}; ' in found
-    assert "was trained with" in refused(*text, "--save", model, "--alpha", 0.5)
-    assert "was trained with" in refused(*text, "--save", model, "--model", "sample")
+    assert 'was trained as {"spelling": 1.0}, and this is {"spelling": 0.0}; ' in found
+    assert "was trained as" in refused(*text, "--save", model, "--alpha", 0.5)
+    assert "was trained as" in refused(*text, "--save", model, "--model", "sample")
     known = put(tmp_path / "known", ["das the 5"])
     assert "or of another --prior" in refused(*text, "--save", model, "--prior", known)
     assert next(model.iterdir()).read_bytes() == kept

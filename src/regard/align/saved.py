@@ -116,7 +116,7 @@ class Saved:
             apart = [name for name in {**was, **now} if was.get(name) != now.get(name)]
             told = (json.dumps({name: each[name] for name in apart if name in each}) for each in (was, now))
             raise RegardError(
-                f"--save: {self.folder} was trained with {next(told)}, and this is {next(told)}; "
+                f"--save: {self.folder} was trained as {next(told)}, and this is {next(told)}; "
                 "ask for the same, name a new folder, or remove that one"
             )
 
