@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.errors import RegardError
+from regard.translate import search
 from regard.translate.batches import Batch, collate, pad
 from regard.translate.models import transformer
 from regard.translate.models.transformer import Config, Model, Norm
@@ -177,6 +178,20 @@ def test_a_search_over_a_batch_is_over_its_sentences(model: Model) -> None:
         p = model(torch.tensor([row]), torch.tensor([len(row)]), previous)[0].detach().log_softmax(-1)
         said = sum(float(p[i, y]) for i, y in enumerate(found.ids)) / len(found.ids)
         assert found.score == pytest.approx(said, abs=1e-5)  # the state of the winner was its own
+
+
+def test_what_was_said_goes_with_the_hypothesis_that_said_it(model: Model, batch: Batch) -> None:
+    """As a search reorders: beginnings that change places go on as they would have where they were."""
+    memory, state = model.encode(batch.source, batch.source_lengths)
+    state = search._each(state, lambda x: x.expand(-1, 3, -1, -1))
+    said = torch.tensor([[5, 6, 7]]).expand(4, -1)
+    _, state = model.step(state, said, memory)
+    parent = torch.tensor([[2, 0, 0], [1, 1, 2], [0, 1, 2], [2, 1, 0]])
+    taken = search._each(state, partial(search._rows, torch.arange(4).unsqueeze(-1), parent))
+    logits, _ = model.step(state, said, memory)
+    moved, _ = model.step(taken, said.gather(1, parent), memory)
+    torch.testing.assert_close(moved, logits.gather(1, parent.unsqueeze(-1).expand_as(logits)))
+    assert not torch.allclose(moved, logits)
 
 
 @pytest.mark.slow
