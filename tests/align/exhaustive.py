@@ -24,7 +24,7 @@ Places = tuple[int, ...]
 TRAINED = {
     name: recipe
     for name, recipe in RECIPES.items()
-    if isinstance(recipe, Recipe) and name in ("ibm1", "ibm2", "diagonal", "hmm", "best")
+    if isinstance(recipe, Recipe) and name in ("ibm1", "ibm2", "diagonal", "hmm", "agreement")
 }
 
 

@@ -68,20 +68,20 @@ def test_unknown_words(tmp_path: Path, name: str) -> None:
         assert len(links) == 5
         assert links.probability is not None
         assert np.isfinite(links.probability).all()
-    if name == "best":
+    if name == "agreement":
         assert (0, 0) in found.links[0]
         assert found.links[2] == []
 
 
 def test_a_strange_word_that_stands_on_both_sides_answers_to_itself(tmp_path: Path) -> None:
-    applied = trained(tmp_path, TEXT, TRAINED["best"])
+    applied = trained(tmp_path, TEXT, TRAINED["agreement"])
     known = [word.decode() for word in (TEXT.source.words[0], TEXT.target.words[0])]
     found = put(applied, corpus((f"{known[0]} Zürich 1867", f"1867 {known[1]} Zürich")))
     assert {(1, 2), (2, 0)} <= set(found.links[0])
 
 
 def test_a_word_it_knows_on_one_side_alone_is_unknown_on_the_other(tmp_path: Path) -> None:
-    applied = trained(tmp_path, corpus(("a b", "x y"), ("b", "y")), TRAINED["best"])
+    applied = trained(tmp_path, corpus(("a b", "x y"), ("b", "y")), TRAINED["agreement"])
     (forward, _) = applied.channels(corpus(("x b", "b y")), Pairs.of(corpus(("x b", "b y"))))
     pairs = forward.view.pairs
     t = {
@@ -106,10 +106,10 @@ def test_a_shape_that_model_2_never_saw_looks_everywhere_alike(tmp_path: Path) -
 
 
 def test_a_model_of_no_text_and_no_new_text(tmp_path: Path) -> None:
-    applied = trained(tmp_path, corpus(), TRAINED["best"])
+    applied = trained(tmp_path, corpus(), TRAINED["agreement"])
     assert len(put(applied, corpus(("a b", "x"), ("", ""))).links) == 2
     assert len(put(applied, corpus()).links) == 0
-    applied = trained(tmp_path, TEXT, TRAINED["best"])
+    applied = trained(tmp_path, TEXT, TRAINED["agreement"])
     assert len(put(applied, corpus()).links) == 0
     assert align(corpus()).links == put(applied, corpus()).links
 

@@ -42,7 +42,15 @@ def test_alone_without_torchrun(monkeypatch: pytest.MonkeyPatch, given: dict[str
 def launched(processes: int, *args: object) -> subprocess.CompletedProcess[bytes]:
     """The command under torchrun, over the loopback, as many times as told."""
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [*(start if processes > 1 else [sys.executable]), "-m", "regard", "align", *map(str, args)]
+    command = [
+        *(start if processes > 1 else [sys.executable]),
+        "-m",
+        "regard",
+        "align",
+        "--model",
+        "agreement",
+        *map(str, args),
+    ]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, timeout=300, env=env)
 
@@ -68,6 +76,16 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     for name, array in first.items():
         np.testing.assert_allclose(array, other[name], atol=1e-6, err_msg=name)
     assert len(first["forward.table"]) > 300
+
+
+@pytest.mark.slow
+def test_what_is_drawn_is_left_out_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("a b ||| x y\na ||| x\n")
+    two = launched(2, path, "--threads", 1, "--model", "best")
+    assert two.returncode == 0, two.stderr.decode()
+    assert two.stderr.count(b"under torchrun nothing is drawn") == 1
+    assert two.stdout == launched(1, path, "--threads", 1).stdout
 
 
 @pytest.mark.slow

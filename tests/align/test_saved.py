@@ -44,7 +44,9 @@ def kept(folder: Path, recipe: Recipe, upto: int | None = None) -> State:
 
 
 @pytest.mark.parametrize(
-    "model", [TRAINED["best"], TRAINED["ibm2"], TRAINED["diagonal"], MIXED], ids=["best", "ibm2", "diagonal", "mixed"]
+    "model",
+    [TRAINED["agreement"], TRAINED["ibm2"], TRAINED["diagonal"], MIXED],
+    ids=["agreement", "ibm2", "diagonal", "mixed"],
 )
 def test_stopped_anywhere_it_comes_to_the_same(tmp_path: Path, model: Recipe) -> None:
     whole = kept(tmp_path / "whole", model)
@@ -65,7 +67,7 @@ def test_stopped_anywhere_it_comes_to_the_same(tmp_path: Path, model: Recipe) ->
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_full_disk_leaves_the_iteration_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    kept(tmp_path, TRAINED["best"], 2)
+    kept(tmp_path, TRAINED["agreement"], 2)
     before = (tmp_path / FILE).read_bytes()
 
     def full(*_: object) -> None:
@@ -74,21 +76,21 @@ def test_a_full_disk_leaves_the_iteration_before(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(os, step, full)
         with pytest.raises(RegardError, match=r"--save: .*No space left on device; the file of before is untouched"):
-            kept(tmp_path, TRAINED["best"])
+            kept(tmp_path, TRAINED["agreement"])
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert (tmp_path / FILE).read_bytes() == before
     assert Saved.of(tmp_path).done == 2
 
 
 def test_another_text_or_recipe_is_refused(tmp_path: Path) -> None:
-    kept(tmp_path, TRAINED["best"], 1)
+    kept(tmp_path, TRAINED["agreement"], 1)
     saved = Saved.of(tmp_path)
     with pytest.raises(
         RegardError,
         match=r"^--save: \S+ holds an aligner of another text, or of another --prior or --classes; name a new folder",
     ):
-        saved.match(TRAINED["best"], random_corpus(np.random.default_rng(4), 61, 7).digest())
-    for other in (TRAINED["hmm"], replace(TRAINED["best"], spelling=0.5), RECIPES["sample"]):
+        saved.match(TRAINED["agreement"], random_corpus(np.random.default_rng(4), 61, 7).digest())
+    for other in (TRAINED["hmm"], replace(TRAINED["agreement"], spelling=0.5), RECIPES["sample"]):
         with pytest.raises(
             RegardError, match=r"--save: \S+ was trained as \{.*\}, and this is \{.*\}; ask for the same"
         ):
@@ -159,7 +161,7 @@ def test_a_folder_without_an_aligner(tmp_path: Path) -> None:
 def test_any_reader_of_the_format_opens_it(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
-    state = kept(tmp_path, TRAINED["best"])
+    state = kept(tmp_path, TRAINED["agreement"])
     found = load_file(tmp_path / FILE)
     assert (found["forward.table"] == state.channels[0].lexicon.table).all()
     assert (found["reverse.weights"] == state.channels[1].places.weights).all()  # type: ignore[attr-defined]
@@ -184,7 +186,7 @@ def test_arrays_of_every_kind_come_back(tmp_path: Path, kind: str) -> None:
 
 def test_an_aligner_of_no_text_is_kept_too(tmp_path: Path) -> None:
     text = corpus()
-    pairs, model = Pairs.of(text), TRAINED["best"]
+    pairs, model = Pairs.of(text), TRAINED["agreement"]
     state = train(begin(text, pairs, model), model)
     save(tmp_path, text, state.channels, state.done, model, text.digest())
     saved = Saved.of(tmp_path)

@@ -134,7 +134,7 @@ def tables(state: State) -> list[Array]:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", ["ibm2", "diagonal", "hmm", "best"])
+@pytest.mark.parametrize("name", ["ibm2", "diagonal", "hmm", "agreement"])
 def test_threads_change_no_bit(name: str, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.align.view._CELLS", 997)
     text, recipe = random_corpus(np.random.default_rng(6), 211, 9, words=(31, 37)), TRAINED[name]
@@ -152,7 +152,7 @@ def test_threads_change_no_link() -> None:
         assert getattr(one, name) == getattr(two, name) == getattr(three, name)
 
 
-@pytest.mark.parametrize("name", ["ibm2", "diagonal", "hmm", "best"])
+@pytest.mark.parametrize("name", ["ibm2", "diagonal", "hmm", "agreement"])
 def test_parts_added_up_are_the_whole(name: str) -> None:
     """What each of three parts expects, added up, is what the whole corpus expects."""
     text, recipe = random_corpus(np.random.default_rng(7), 53, 7), TRAINED[name]
@@ -189,7 +189,7 @@ def test_agreeing_is_the_same_from_either_side() -> None:
     """Source and target exchanged: the tables change places, and the links are turned."""
     text = random_corpus(np.random.default_rng(8), 53, 7)
     turned = Corpus(text.target, text.source, text.refused)
-    for name in ("best", "hmm"):
+    for name in ("agreement", "hmm"):
         recipe = replace(TRAINED[name], symmetrize="soft")
         one, other = (train(begin(each, Pairs.of(each), recipe, np.float64), recipe) for each in (text, turned))
         pairs, back = one.channels[0].view.pairs, other.channels[0].view.pairs

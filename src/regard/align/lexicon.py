@@ -81,13 +81,19 @@ class Lexicon:
         if known is not None:
             counts = counts + known.astype(dtype)
         sums = _sums(view.pairs, counts, view.turned, len(view.generating.words))
-        size = words * prior.alpha
+        totals = sums + words * prior.alpha
+        counted = totals > 0
+        # Reciprocals are taken here: a kernel's quotient may be rounded two ways, and addresses say which.
+        scale = np.where(counted, 1 / np.where(counted, totals, 1.0), 0.0)
+        if prior.variational:
+            scale = np.array([math.exp(-_psi(total)) for total in totals.tolist()])
+        alike = np.where(counted, 0.0, 1 / words)
         table = np.empty_like(counts)
         share(
-            _estimate, runs(np.diff(pairs.rows) + 1), pairs.rows, pairs.target, counts, sums, prior.alpha, size,
-            float(words), prior.variational, view.turned, table, threads=threads,
+            _estimate, runs(np.diff(pairs.rows) + 1), pairs.rows, pairs.target, counts, scale, alike, prior.alpha,
+            prior.variational, view.turned, table, threads=threads,
         )  # fmt: skip
-        rest = _shares(np.full(len(sums), prior.alpha), sums + size, words, prior.variational)
+        rest = _shares(np.full(len(sums), prior.alpha), totals, words, prior.variational)
         total = np.array([float(null.sum()) + words * prior.null])
         nothing = _shares(null + prior.null, total, words, prior.variational)
         return Lexicon(table, nothing.astype(dtype), rest.astype(dtype))
@@ -133,14 +139,9 @@ def _psi(x):
 
 
 @kernel
-def _estimate(rows, target, counts, sums, alpha, size, words, variational, turned, table, e0, e1):
+def _estimate(rows, target, counts, scale, alike, alpha, variational, turned, table, e0, e1):
     for e in range(e0, e1):
         for p in range(rows[e], rows[e + 1]):
             given = target[p] if turned else e
-            total = sums[given] + size
-            if total <= 0.0:
-                table[p] = 1.0 / words
-            elif variational:
-                table[p] = math.exp(_psi(counts[p] + alpha) - _psi(total))
-            else:
-                table[p] = (counts[p] + alpha) / total
+            found = math.exp(_psi(counts[p] + alpha)) if variational else counts[p] + alpha
+            table[p] = found * scale[given] + alike[given]

@@ -63,6 +63,7 @@ def forward(match, nothing, jumps, kinds, none, share, l, m, least, state, real)
         total = like(none, 0.0)
         for i in range(l):
             real[j, i] *= match[j, i]
+        for i in range(l):  # apart: a loop that writes may be compiled two ways, and which runs hangs on addresses
             total += real[j, i]
         for k in range(l + 1):
             total += state[j, k] * stay

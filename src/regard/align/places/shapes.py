@@ -93,9 +93,9 @@ def _look(
                 none = null[given[gets[s] + j]] * bias[row + l]
                 total = none
                 for i in range(l):
-                    x = table[cells[cell + i * along]] * bias[row + i]
-                    post[cell - base + i * along] = x
-                    total += x
+                    post[cell - base + i * along] = table[cells[cell + i * along]] * bias[row + i]
+                for i in range(l):  # apart: a loop that writes may be compiled two ways, and addresses say which runs
+                    total += post[cell - base + i * along]
                 if total > 0:
                     part = one / total
                     for i in range(l):
