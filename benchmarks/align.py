@@ -69,6 +69,7 @@ def _default(setting: Setting, text: Text, folder: Path) -> Iterator[Row | Line]
         Entry(Eflomal(), rounds),
         Entry(FastAlign(), few),
         Entry(Packaged("systran"), few),
+        Entry(Regard("agreement"), few),
         *([Entry(Regard("sample"), few)] if text.name in ERROR else []),
     ]
     found = _held(setting, text, entries, folder)
@@ -120,7 +121,7 @@ def _first(setting: Setting, folder: Path) -> Iterator[Row]:
             cold = process.run([Step(("env", f"NUMBA_CACHE_DIR={cache}", *each)) for each in argv], place).seconds
         except Exception as error:
             problem = reason("regard", error)
-    for model in ("best", *PEERS):
+    for model in ("best", "agreement", "sample", *PEERS):
         with suppress(RuntimeError):  # what fails here fails again, and says so, where it is measured
             process.run(Regard(model).steps(corpus, 0), place)
     yield Row("the first run of an install: 60 pairs, nothing compiled", "", "s", cold, ours=cold, problem=problem)
