@@ -35,6 +35,7 @@ Array = np.ndarray[Any, Any]
 
 FILE = "aligner.safetensors"
 _SIDES = ("forward", "reverse")
+_WORDS = ("table", "null", "rest")  # what a lexicon is made of
 
 
 def save(
@@ -139,15 +140,15 @@ class Saved:
     def lexicon(self, k: int) -> Lexicon:
         """The words of the forward (0) or the reverse (1) channel."""
         name = _SIDES[k]
-        table, null, rest = (np.array(self.arrays[f"{name}.{key}"]) for key in ("table", "null", "rest"))
+        table, null, rest = (np.array(self.arrays[f"{name}.{key}"]) for key in _WORDS)
         return Lexicon(table, null, rest)
 
     def places(self, k: int, view: View) -> Places:
         """The places of the forward (0) or the reverse (1) channel, for sentences of ``view``."""
         kind, name = self.about["places"].split()[k], _SIDES[k]
-        own = {
-            key.removeprefix(f"{name}."): np.array(x) for key, x in self.arrays.items() if key.startswith(f"{name}.")
-        }
+        mine = {key.removeprefix(f"{name}."): x for key, x in self.arrays.items() if key.startswith(f"{name}.")}
+        # The words are large, and a line of standard input is a text of its own: they are looked at, not copied.
+        own = {key: x if key in _WORDS else np.array(x) for key, x in mine.items()}
         made = _unpacked(kind, own, view)
         recipe = self.recipe
         if isinstance(made, Fertile) and isinstance(recipe, Recipe):
