@@ -47,12 +47,11 @@ def made_up(seed: int, sentences: int = 400, words: int = 307) -> tuple[Corpus, 
 def test_known_links_are_found_better_by_the_better_model(seed: int) -> None:
     text, links = made_up(seed)
     gold = Gold.of(links)
-    names = ("ibm1", "hmm", "agreement", "best")
-    ibm1, hmm, agreement, best = (100 * score(align(text, RECIPES[name]).links, gold).aer for name in names)
+    names = ("ibm1", "hmm", "agreement")
+    ibm1, hmm, agreement = (100 * score(align(text, RECIPES[name]).links, gold).aer for name in names)
     assert agreement < hmm < ibm1
     assert ibm1 > hmm + 2
     assert agreement < 12
-    assert best < hmm
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ def test_a_line_comes_before_the_next_is_given(tmp_path: Path) -> None:
     process = start("-", "--load", tmp_path / "model", stdin=subprocess.PIPE)
     out, told = process.communicate(b"a ||| b\n" * 3 + b"no separator\n", timeout=60)
     assert process.returncode == 2
-    assert b"line 4 of - has 0 separators" in told
+    assert b"line 4 of standard input has 0 separators" in told
 
 
 @pytest.mark.slow

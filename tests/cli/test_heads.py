@@ -73,7 +73,7 @@ def test_the_page_is_written_whole(here: Path) -> None:
     page = (here / "heads.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert page.rstrip().endswith("</html>")
-    assert '"height": 4' in page
+    assert '"height":4' in page
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_new_jumps_are_never_less_likely_and_in_the_end_likeliest(seed: int, lon
     for _ in range(5):
         jumps = jumps.fitted(view, sums)
         scores.append(worth(jumps, jumps.weights, sums))
-    slack = 1e-10 * max(1.0, abs(scores[0]))
+    slack = 1e-10 * max(1.0, float(sums.sum()))  # what rounding leaves of sums that cancel
     assert all(b >= a - slack for a, b in itertools.pairwise(scores)), scores
     assert (jumps.weights > 0).all()
     assert np.isfinite(jumps.weights).all()
@@ -133,7 +133,7 @@ def test_new_jumps_are_never_less_likely_and_in_the_end_likeliest(seed: int, lon
     best = worth(jumps, jumps.weights, sums)
     for _ in range(7):
         other = jumps.weights * np.exp(rng.normal(size=jumps.weights.shape) * 0.1)
-        assert worth(jumps, other, sums) <= best + 1e-4 * abs(best) + 1e-9
+        assert worth(jumps, other, sums) <= best + 1e-4 * abs(best) + slack
 
 
 @pytest.mark.parametrize("count", [1.0, 1e3, 1e7 / 3])
