@@ -87,7 +87,7 @@ def test_a_line_comes_before_the_next_is_given(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("das Haus ||| the house\ndas Buch ||| the book\nein Buch ||| a book\n")
     _, told = start(text, "--save", tmp_path / "model", "--quiet").communicate(timeout=120)
-    assert told == b""
+    assert [line for line in told.splitlines() if b"compiling kernels" not in line] == []
     for more, expected in ((), b"0-0 1-1\n"), (("--tokenize", "words", "--spans"), b"0:3-0:3 4:8-4:9\n"):
         process = start("-", "--load", tmp_path / "model", *more, stdin=subprocess.PIPE)
         assert process.stdin is not None
@@ -104,7 +104,8 @@ def test_a_line_comes_before_the_next_is_given(tmp_path: Path) -> None:
             assert answer == wanted
         process.stdin.write(b"ein Haus ||| a house")  # the last line has no end, and has an answer
         out, told = process.communicate(timeout=60)
-        assert (out, told, process.returncode) == (answer, b"", 0)
+        assert (out, process.returncode) == (answer, 0)
+        assert [line for line in told.splitlines() if b"compiling kernels" not in line] == []
     process = start("-", "--load", tmp_path / "model", stdin=subprocess.PIPE)
     out, told = process.communicate(b"a ||| b\n" * 3 + b"no separator\n", timeout=60)
     assert process.returncode == 2
