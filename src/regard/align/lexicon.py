@@ -86,7 +86,7 @@ class Lexicon:
         # Reciprocals are taken here: a kernel's quotient may be rounded two ways, and addresses say which.
         scale = np.where(counted, 1 / np.where(counted, totals, 1.0), 0.0)
         if prior.variational:
-            scale = np.array([math.exp(-_psi(total)) for total in totals.tolist()])
+            scale = np.array([-_psi(total) for total in totals.tolist()])  # in logarithms: ψ of little is far below 0
         alike = np.where(counted, 0.0, 1 / words)
         table = np.empty_like(counts)
         share(
@@ -143,5 +143,7 @@ def _estimate(rows, target, counts, scale, alike, alpha, variational, turned, ta
     for e in range(e0, e1):
         for p in range(rows[e], rows[e + 1]):
             given = target[p] if turned else e
-            found = math.exp(_psi(counts[p] + alpha)) if variational else counts[p] + alpha
-            table[p] = found * scale[given] + alike[given]
+            if variational:
+                table[p] = math.exp(_psi(counts[p] + alpha) + scale[given])
+            else:
+                table[p] = (counts[p] + alpha) * scale[given] + alike[given]

@@ -159,7 +159,7 @@ BEST = Recipe(
 RECIPES: dict[str, Recipe | Sampling] = {
     "ibm1": _classic(("ibm1", 5)),
     "ibm2": _classic(("ibm1", 5), ("ibm2", 5)),
-    "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
+    "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.0002, 0.0002, variational=True)),
     "hmm": _climbing(),
     "ibm3": _climbing(("ibm3", 3)),
     "ibm4": _climbing(("ibm3", 3), ("ibm4", 3)),
