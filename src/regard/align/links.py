@@ -145,7 +145,7 @@ class Links(Sequence[list[Pair]]):
         p, q = self.probability, other.probability
         return all(same) and (p is q if p is None or q is None else np.array_equal(p, q))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # arrays may change; Python's own way to say so
 
     def __repr__(self) -> str:
         if len(self.source) > 20 or len(self) > 20:

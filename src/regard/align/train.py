@@ -85,10 +85,11 @@ def train(
             if k == 0 and past > 0 and stage.model in _FERTILE:
                 channels = _fertile(stage, channels, recipe, classes, threads, together)
             elif k == 0 and past > 0:
-                channels = tuple(  # type: ignore[assignment]  # two of two
+                first, second = (
                     replace(each, places=_places(stage, each.view, recipe, each.lexicon.table.dtype.type))
                     for each in channels
                 )
+                channels = first, second
             found = [_together(one, together) for one in expect(channels, stage.agreement, threads)]
             first, second = (
                 _estimated(channel, one, recipe, known, threads) for channel, one in zip(channels, found, strict=True)

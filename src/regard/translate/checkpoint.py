@@ -83,7 +83,8 @@ def save_vocabularies(directory: Path, source: Vocabulary, target: Vocabulary) -
 
 def save_config(directory: Path, config: Config) -> None:
     """Writes ``config.json``."""
-    write_json(directory / "config.json", {"model": name_of(config), **asdict(config)})  # type: ignore[call-overload]
+    sizes = asdict(config)  # type: ignore[call-overload]  # every architecture's Config is a dataclass, none is a type
+    write_json(directory / "config.json", {"model": name_of(config), **sizes})
 
 
 def load_model(directory: Path) -> tuple[EncoderDecoder[Any, Any], Vocabulary, Vocabulary]:

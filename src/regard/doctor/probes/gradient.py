@@ -115,7 +115,7 @@ def _unused(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[O
             # A part that is idle as a whole may wait for longer texts, or for tokens that are not here.
             severity = "note" if all(_waits(subject.model, path, n, gradients) for n in never) else ""
             evidence = {"parameters": len(never)}
-            yield Finding("API001", message, place.module, place.source, evidence, severity)  # type: ignore[arg-type]
+            yield Finding("API001", message, place.module, place.source, evidence, severity)  # type: ignore[arg-type]  # "" is the catalogue's
         if cut:
             message = (
                 f"outputs depend on {', '.join(cut)}, and no gradient reaches it: it was cut off (detach, no_grad)"
@@ -165,7 +165,7 @@ def _heads(subject: Subject, gradients: dict[str, Tensor | None]) -> Iterator[Ob
             dead += 1
             place = place_of(subject.model, path)
             severity = "" if _PROJECTION.search(name) else "note"  # another part may wait for its case
-            yield Finding("HED004", said, place.module, place.source, {"parameter": name}, severity)  # type: ignore[arg-type]
+            yield Finding("HED004", said, place.module, place.source, {"parameter": name}, severity)  # type: ignore[arg-type]  # likewise
     if not dead:
         yield Passed(NAME, "a gradient reaches every projection of attention")
 

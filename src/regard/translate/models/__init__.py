@@ -19,13 +19,13 @@ COMMON = ("source_vocabulary", "target_vocabulary", "dropout")  # what every mod
 class Architecture:
     """How a model is made: ``config`` holds its sizes, ``model`` makes it from them."""
 
-    config: Callable[..., Any]
+    config: type[Any]  # a dataclass
     model: Callable[[Any], EncoderDecoder[Any, Any]]
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """The names of its own sizes."""
-        return tuple(field.name for field in fields(self.config) if field.name not in COMMON)  # type: ignore[arg-type]
+        return tuple(field.name for field in fields(self.config) if field.name not in COMMON)
 
 
 ARCHITECTURES = {
