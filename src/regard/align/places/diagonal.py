@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.align.lexicon import Lexicon
-from regard.align.places import Found
-from regard.align.places.likeliest import likeliest
-from regard.align.places.shapes import Shapes, look
-from regard.align.view import Block, View
+from regard.align.places.shapes import Biased, Shapes
+from regard.align.view import View
 
 __all__ = ["Diagonal"]
 
@@ -22,7 +19,7 @@ _LEAST, _MOST = 0.1, 14.0
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class Diagonal(Biased):
     """a(i|j,l,m) = (1 − null) e^(tension · h(i,j)) / Z_j with h = −|i/l − j/m|, places counted from 1; NULL has
     ``null``.
 
@@ -42,18 +39,6 @@ class Diagonal:
     def starting(view: View, dtype: Any = np.float32) -> Diagonal:
         """As it is before training."""
         return Diagonal(Shapes.found(view), dtype=dtype)
-
-    def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
-        """p(i|j) = t(f_j|e_i) a(i|j,l,m) / Σ_i' …"""
-        look(view, block, lexicon, self.shapes, self.bias, found, threads)
-
-    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
-        """Word by word: none depends on another."""
-        return likeliest(view, block, found, threads)
-
-    def sums(self, view: View, found: Found) -> Array:
-        """How often each place was looked at."""
-        return found.table if len(found.table) else np.zeros(self.shapes.size)
 
     def fitted(self, view: View, sums: Array) -> Diagonal:
         """The tension that makes the expected h what was found. The likelihood is concave in it: Newton's steps."""

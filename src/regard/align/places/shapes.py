@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,13 @@ import numpy as np
 from regard.align.lexicon import Lexicon
 from regard.align.pairs import runs
 from regard.align.places import Found
+from regard.align.places.likeliest import likeliest
 from regard.align.view import Block, View
 from regard.kernels.compile import kernel
 from regard.kernels.vector import like
 from regard.kernels.workers import share
 
-__all__ = ["Shapes", "look"]
+__all__ = ["Biased", "Shapes", "look"]
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +76,29 @@ def look(
         _gather, runs(work), order, firsts, gives, gets, starts, turned, shapes.begins, block.base, found.post,
         found.null, found.table, threads=threads,
     )  # fmt: skip
+
+
+class Biased(ABC):
+    """Places whose bias a(i|j,l,m) is a table over ``shapes``: words look independently of each other."""
+
+    shapes: Shapes
+    bias: Array
+
+    def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
+        """p(i|j) = t(f_j|e_i) a(i|j,l,m) / Σ_i' …"""
+        look(view, block, lexicon, self.shapes, self.bias, found, threads)
+
+    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
+        """Word by word: none depends on another."""
+        return likeliest(view, block, found, threads)
+
+    def sums(self, view: View, found: Found) -> Array:
+        """How often each place was looked at."""
+        return found.table if len(found.table) else np.zeros(self.shapes.size)
+
+    @abstractmethod
+    def fitted(self, view: View, sums: Array) -> Biased:
+        """The M-step."""
 
 
 @kernel

@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.align.lexicon import Lexicon
-from regard.align.places import Found
-from regard.align.places.likeliest import likeliest
-from regard.align.places.shapes import Shapes, look
-from regard.align.view import Block, View
+from regard.align.places.shapes import Biased, Shapes
+from regard.align.view import View
 
 __all__ = ["Table"]
 
@@ -19,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Biased):
     """a(i|j,l,m), one number each, NULL among the places (Brown et al. 1993, eq. 14–22)."""
 
     shapes: Shapes
@@ -42,18 +39,6 @@ class Table:
                     shapes.begins[at] : shapes.begins[at + 1]
                 ]
         return Table(self.shapes, mine)
-
-    def expect(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> None:
-        """p(i|j) = t(f_j|e_i) a(i|j,l,m) / Σ_i' …"""
-        look(view, block, lexicon, self.shapes, self.bias, found, threads)
-
-    def best(self, view: View, block: Block, lexicon: Lexicon, found: Found, threads: int | None) -> Array:
-        """Word by word: none depends on another."""
-        return likeliest(view, block, found, threads)
-
-    def sums(self, view: View, found: Found) -> Array:
-        """How often each place was looked at."""
-        return found.table if len(found.table) else np.zeros(self.shapes.size)
 
     def fitted(self, view: View, sums: Array) -> Table:
         """The shares of each row; a row that was never reached stays as it is."""
