@@ -8,7 +8,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from regard import mask, nn, normalize, position, score
+    from regard import mask, memory, nn, normalize, position, score
     from regard.bridge.huggingface import use
     from regard.doctor.check import check
     from regard.doctor.watch import watch
@@ -28,6 +28,7 @@ __all__ = [
     "check",
     "explain",
     "mask",
+    "memory",
     "nn",
     "normalize",
     "position",

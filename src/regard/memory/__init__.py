@@ -1,0 +1,12 @@
+"""Memories: what is written and read. They differ in what is kept, how it is compressed, and how it is addressed.
+
+Every memory is frozen parts, and its state a named tuple that its user holds: ``reset`` gives an empty one, ``write``
+takes one and gives the next, ``read`` asks it and returns a :class:`regard.Reading`; ``step`` writes and reads a chunk
+of a sequence in order. ``nbytes`` and ``cost`` say what it takes.
+"""
+
+from __future__ import annotations
+
+from regard.memory.base import Cost, Memory, PairMemory
+
+__all__ = ["Cost", "Memory", "PairMemory"]
