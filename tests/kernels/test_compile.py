@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,8 +45,18 @@ def test_where_no_folder_can_be_written_kernels_are_compiled_and_not_kept(monkey
 
 def test_a_kernel_is_kept_until_any_file_with_kernels_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     one = compiling.kernel(double)._cache._cache_file._source_stamp
-    monkeypatch.setattr(compiling, "_stamp", lambda: "another")
+    monkeypatch.setattr(compiling, "_stamp", lambda folder: "another")
     assert compiling.kernel(double)._cache._cache_file._source_stamp == "another" != one
+
+
+def test_a_kernel_far_from_the_others_changes_with_its_own_folder_alone(tmp_path: Path) -> None:
+    shared = compiling._stamp(Path(compiling.__file__).parent)
+    (tmp_path / "kernels.py").write_text("one = 1")
+    before = compiling._stamp(tmp_path)
+    (tmp_path / "kernels.py").write_text("one = 2")
+    compiling._stamp.cache_clear()
+    assert compiling._stamp(tmp_path) != before
+    assert compiling._stamp(Path(compiling.__file__).parent) == shared
 
 
 def test_compiling_is_said_once_on_standard_error(tmp_path: Any) -> None:

@@ -27,8 +27,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compiled at its first call with each precision, and kept on disk.
 
     Numba takes what it kept for good while the function's own file is unchanged. Kernels inline each other across
-    files, so here it is good while no file with kernels has changed. Where nothing can be kept (no folder that may be
-    written, a full disk) it is compiled anew in each process.
+    files, so here it is good while nothing has changed in the rooms that share kernels, nor in the function's own
+    folder. Where nothing can be kept (no folder that may be written, a full disk) it is compiled anew in each process.
     """
     try:
         made = njit(**_OPTIONS, cache=True)(function)
@@ -36,7 +36,7 @@ def kernel(function: Callable[..., Any]) -> Any:
         return njit(**_OPTIONS)(function)
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
-        kept._source_stamp = _stamp()
+        kept._source_stamp = _stamp(Path(function.__code__.co_filename).resolve().parent)
         made._cache.save_overload = _saved(made._cache.save_overload)
     return made
 
@@ -62,10 +62,11 @@ def inline(function: Callable[..., Any]) -> Any:
 
 
 @functools.cache
-def _stamp() -> str:
+def _stamp(folder: Path) -> str:
+    """Of what a kernel in ``folder`` may have inlined: a memory's kernels leave all others as they are."""
     here = Path(__file__).resolve().parent
-    rooms = (here, here.parent / "engines" / "tiled", here.parent / "align")
-    files = sorted(path for room in rooms for path in room.rglob("*.py"))
+    rooms = (here, here.parent / "engines" / "tiled", here.parent / "align", folder)
+    files = sorted({path for room in rooms for path in room.rglob("*.py")})
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
