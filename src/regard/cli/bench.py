@@ -15,6 +15,9 @@ missing or fails becomes a row that says so:
     def rows(setting):
         found = race(setting, [Contender("regard", ours), Contender("eager", eager)])
         yield found.row("eager", "what was done", goal=at_least(25))
+
+One of them, `memory`, also trains: `learn(task, memory, seeds, steps, logs)` checks what was asked for and returns a
+function of the setting and of `say`, which is told how far the training is.
 """
 
 from __future__ import annotations
@@ -37,9 +40,13 @@ if TYPE_CHECKING:
     from benchmarks.harness.row import Line, Point, Row
     from benchmarks.harness.setting import Setting
 
+    Say = Callable[[str], None]
+    Rows = Callable[[Setting, Say], Iterator[Row | Point | Line]]
+
 __all__ = ["bench"]
 
 DEVICES, DTYPES = ("cpu", "cuda"), ("float32", "bfloat16", "float16")
+LEARNS = "memory"  # the benchmark that trains models, and takes the options for it
 ENDINGS = (".svg", ".png", ".pdf")
 
 
@@ -59,6 +66,22 @@ def bench(
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object on standard output, the report on standard error.")
     ] = False,
+    task: Annotated[
+        str | None, typer.Option(help="memory: train models on this task and say what they recall.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="memory --task: the models, with commas; all when left out.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="memory --task: one training each. [default: 0,1,2]")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="memory --task: at most so many updates.")] = None,
+    logs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="memory --task: logs, and what a stopped run goes on from. [default: runs/memory]"
+        ),
+    ] = None,
     from_: Annotated[Path, typer.Option("--from", metavar="DIR", help="The folder that holds the benchmarks.")] = Path(
         "benchmarks"
     ),
@@ -81,12 +104,16 @@ def bench(
       regard bench --device cuda --dtype bfloat16
 
       regard bench --quick
+
+      regard bench memory --task copy --memory lstm --seeds 0
     """
     from rich.console import Console
 
     console = Console(stderr=json_, highlight=False)
     if not console.is_terminal:
         console.width = 160  # nobody's window: a table that is not folded
+    given = {"--task": task, "--memory": memory, "--seeds": seeds, "--steps": steps, "--logs": logs}
+    _check_learning(name, [option for option, value in given.items() if value is not None])
     modules = {each: _load(from_, each) for each in _choose(_find(from_), name)}
     if list_:
         if json_:
@@ -100,6 +127,9 @@ def bench(
     for module in modules.values():
         _title(module)
     runs = {each: _rows(module) for each, module in modules.items()}
+    if task is not None:
+        learn = modules[LEARNS].learn
+        runs = {LEARNS: learn(task, memory, seeds or "0,1,2", steps, logs or Path("runs/memory"))}
     report = _report(device, dtype, engine, rounds, quick)
     try:
         _run(runs, report, Console(stderr=True))
@@ -176,6 +206,16 @@ def _check(device: str, dtype: str, engine: str | None, plot: Path | None) -> No
             raise RegardError("--device cuda: PyTorch sees no CUDA device here; run it without --device, on the CPU")
 
 
+def _check_learning(name: str | None, given: list[str]) -> None:
+    """Raises where options of learning are given to what learns nothing, or without a task to learn."""
+    from regard.errors import RegardError
+
+    if given and name != LEARNS:
+        raise RegardError(f"{given[0]}: found it with {name or 'all benchmarks'}, only {LEARNS!r} takes it")
+    if given and "--task" not in given:
+        raise RegardError(f"{given[0]}: it needs --task, what is to be learnt")
+
+
 def _find(folder: Path) -> list[str]:
     """The benchmarks' names in `folder`, sorted."""
     from regard.errors import RegardError
@@ -223,11 +263,11 @@ def _title(module: types.ModuleType) -> str:
     return title
 
 
-def _rows(module: types.ModuleType) -> Callable[[Setting], Iterator[Row | Point | Line]]:
+def _rows(module: types.ModuleType) -> Rows:
     from regard.errors import RegardError
 
     rows: Any = getattr(module, "rows", None)
     if not callable(rows):
         raise RegardError(f"benchmark {module.__file__}: it needs a function rows(setting) that yields rows")
     found: Callable[[Setting], Iterator[Row | Point | Line]] = rows
-    return found
+    return lambda setting, say: found(setting)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.stopping import stop_signals
 from regard.translate import checkpoint
 from regard.translate.batches import Batch, collate, plan
 from regard.translate.corpus import Corpus, read_parallel
@@ -103,7 +103,7 @@ def train(
     with _claim(out):
         run = _Run(corpus, dev, out, settings, start, report)
         deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-        with _stop_signals() as stop:
+        with stop_signals() as stop:
             return run.go(deadline, stop, save_every)
 
 
@@ -340,25 +340,3 @@ def _claim(out: Path) -> Iterator[None]:
         except OSError as error:
             raise RegardError(f"out: another training writes to {out}; wait for it, or give another --out") from error
         yield
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """A list that a first SIGINT or SIGTERM puts its number into; a second one acts as it always does."""
-    stop: list[int] = []
-    before: dict[int, Any] = {}
-
-    def note(number: int, _frame: object) -> None:
-        stop.append(number)
-        signal.signal(number, before[number])
-
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, note)
-    except ValueError:  # not the main thread: signals are not ours to take
-        before.clear()
-    try:
-        yield stop
-    finally:
-        for taken, handler in before.items():
-            signal.signal(taken, handler)
