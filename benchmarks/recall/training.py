@@ -62,8 +62,8 @@ class Run:
     """One arm of an experiment, one seed, its files in a folder.
 
     ``seed-N.jsonl`` is the log: what was run, one line a check, and in the end what was found. ``seed-N.pt`` is what a
-    stopped run needs to go on. Each is written whole or not at all. With one thread and the same numbers of a run, a run
-    that was stopped ends with the very weights it would have had.
+    stopped run needs to go on. Each is written whole or not at all. A run that was stopped ends
+    with the very weights it would have had.
     """
 
     def __init__(self, experiment: Experiment, arm: str, seed: int, folder: Path | None, steps: int | None = None):
@@ -148,7 +148,6 @@ class Run:
         )
 
     def _finish(self, resumed: bool) -> Outcome:
-        assert self.at.best is not None
         self.model.load_state_dict(self.best)
         exams = {
             name: answer(self.model, self.experiment.task, exam.questions())[0]
@@ -158,6 +157,7 @@ class Run:
             self.model.eval()
             seen = self.arm.look(self.model)
         at = self.at
+        assert at.best is not None  # a run ends with a check
         return Outcome(self.parameters, at.step, at.best_step, at.seconds, at.best[0], exams, seen, resumed)
 
     def _save(self) -> None:
@@ -195,9 +195,8 @@ class Run:
             ) from error
         for name, wanted in self.identity.items():
             if state["identity"].get(name) != wanted:
-                raise RegardError(
-                    f"--logs: {path} is a run with {name} {state['identity'].get(name)}, found {wanted}; give another folder"
-                )
+                found = state["identity"].get(name)
+                raise RegardError(f"--logs: {path} has a run of {name} {found}, not {wanted}; give another folder")
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.best = state["best"]

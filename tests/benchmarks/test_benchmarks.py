@@ -33,6 +33,7 @@ GOALS = {
     "entmax": Counter({"≥ 50": 1, "≥ 40": 1, "≥ 10": 1, "≤ 1.1": 1}),
     "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
     "heads": Counter(),
+    "memory": Counter(),
     "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),
     "soft_alignment": Counter(),
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),

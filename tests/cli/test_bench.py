@@ -31,6 +31,20 @@ def rows(setting):
     yield Row("before", "", "s", 1.0)
     raise {error}
 """
+LEARNS = """
+from benchmarks.harness.row import Line, Row
+from regard.errors import RegardError
+TITLE = "what is learnt"
+def rows(setting):
+    yield Row("all memories", "", "s", 1.0)
+def learn(task, memory, seeds, steps, logs):
+    if task != "copy":
+        raise RegardError(f"--task: {task}")
+    def rows(setting, say):
+        say(f"{memory} learns {task}")
+        yield Line("learnt", {"seeds": seeds}, {"steps": steps, "logs": str(logs)})
+    return rows
+"""
 SMALL = ["--quick", "--engine", "auto", "--rounds", "2"]
 
 
@@ -105,6 +119,42 @@ def test_an_interrupted_run_prints_what_it_has(folder: Path) -> None:
     assert results["interrupted"] is True
     assert [row["work"] for row in results["rows"]] == ["before"]
     assert "interrupted" in done.stderr
+
+
+@pytest.fixture
+def learner(folder: Path) -> Path:
+    (folder / "memory.py").write_text(LEARNS, "utf-8")
+    return folder
+
+
+def test_a_task_is_learnt_and_how_far_it_is_goes_to_standard_error(learner: Path) -> None:
+    arguments = ["bench", "memory", "--json", *SMALL, "--from", str(learner)]
+    done = CliRunner().invoke(app, [*arguments, "--task", "copy", "--memory", "ntm", "--steps", "3", "--logs", "there"])
+    assert done.exit_code == 0, done.stderr
+    (line,) = json.loads(done.stdout)["lines"]
+    assert (line["cells"], line["found"]) == ({"seeds": "0,1,2"}, {"steps": 3, "logs": "there"})
+    assert "ntm learns copy" in done.stderr
+    plain = CliRunner().invoke(app, arguments)
+    assert [row["work"] for row in json.loads(plain.stdout)["rows"]] == ["all memories"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["sums", "--task", "copy"], "--task: found it with sums, only 'memory' takes it"),
+        (["--seeds", "0"], "--seeds: found it with all benchmarks"),
+        (["memory", "--steps", "3"], "--steps: it needs --task"),
+        (["memory", "--task", "cop"], "--task: cop"),
+        (["memory", "--task", "copy", "--device", "cuda"], "cuda"),
+    ],
+)
+def test_options_of_learning_are_refused_where_nothing_is_learnt(
+    learner: Path, arguments: list[str], wanted: str
+) -> None:
+    done = CliRunner().invoke(app, ["bench", *arguments, "--from", str(learner)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert wanted in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])

@@ -113,7 +113,7 @@ def bench(
     if not console.is_terminal:
         console.width = 160  # nobody's window: a table that is not folded
     given = {"--task": task, "--memory": memory, "--seeds": seeds, "--steps": steps, "--logs": logs}
-    _check_learning(name, [option for option, value in given.items() if value is not None])
+    _check_learning(name, device, [option for option, value in given.items() if value is not None])
     modules = {each: _load(from_, each) for each in _choose(_find(from_), name)}
     if list_:
         if json_:
@@ -144,16 +144,20 @@ def bench(
         raise KeyboardInterrupt
 
 
-def _run(runs: dict[str, Callable[[Setting], Iterator[Row | Point | Line]]], report: Report, progress: Console) -> None:
-    """Measure into `report`, telling the terminal what is under way."""
+def _run(runs: dict[str, Rows], report: Report, progress: Console) -> None:
+    """Measure into `report`, telling a terminal what is under way; a file gets the lines of what has any to say."""
     from benchmarks.harness.row import Row
     from benchmarks.harness.timing import reason
 
+    def line(text: str) -> None:
+        progress.print(text, markup=False, highlight=False, soft_wrap=True)
+
     with progress.status("") as status:
+        say = status.update if progress.is_terminal else line
         for name, rows in runs.items():
             status.update(f"{name} …")
             try:
-                for found in rows(report.setting):
+                for found in rows(report.setting, say):
                     report.add(found, name)
                     status.update(f"{name}: {len(report.rows)} rows so far …")
             except Exception as error:
@@ -206,7 +210,7 @@ def _check(device: str, dtype: str, engine: str | None, plot: Path | None) -> No
             raise RegardError("--device cuda: PyTorch sees no CUDA device here; run it without --device, on the CPU")
 
 
-def _check_learning(name: str | None, given: list[str]) -> None:
+def _check_learning(name: str | None, device: str, given: list[str]) -> None:
     """Raises where options of learning are given to what learns nothing, or without a task to learn."""
     from regard.errors import RegardError
 
@@ -214,6 +218,8 @@ def _check_learning(name: str | None, given: list[str]) -> None:
         raise RegardError(f"{given[0]}: found it with {name or 'all benchmarks'}, only {LEARNS!r} takes it")
     if given and "--task" not in given:
         raise RegardError(f"{given[0]}: it needs --task, what is to be learnt")
+    if given and device != "cpu":
+        raise RegardError(f"--device {device}: models are trained on the CPU; leave it out")
 
 
 def _find(folder: Path) -> list[str]:
