@@ -15,4 +15,4 @@ TITLE = "memories that are written and read: bytes, time a token, recall; with -
 
 def rows(setting: Setting) -> Iterator[Row | Point | Line]:
     """The table of all memories."""
-    yield Row("bytes, time and recall of every memory", "", "", problem="not made yet: give --task and --memory")
+    yield Row("bytes, time and recall of every memory", "", "", note="not made yet: give --task and --memory")
