@@ -7,12 +7,45 @@ everything right. ``TASKS`` has them by their names.
 
 from __future__ import annotations
 
+from regard.memory.tasks.associative import AssociativeRecall
 from regard.memory.tasks.base import Example, Task, stacked
 from regard.memory.tasks.copy import Copy
 from regard.memory.tasks.forms import Bits, Symbols, Vectors
+from regard.memory.tasks.graph import GraphTraversal
+from regard.memory.tasks.induction import Induction
+from regard.memory.tasks.multiquery import MultiQueryRecall
+from regard.memory.tasks.needle import Needle
+from regard.memory.tasks.repeat import RepeatCopy
+from regard.memory.tasks.selective import SelectiveCopy
+from regard.memory.tasks.sort import PrioritySort
 
 TASKS: dict[str, type[Task]] = {
+    "associative": AssociativeRecall,
     "copy": Copy,
+    "graph": GraphTraversal,
+    "induction": Induction,
+    "multiquery": MultiQueryRecall,
+    "needle": Needle,
+    "repeat": RepeatCopy,
+    "selective": SelectiveCopy,
+    "sort": PrioritySort,
 }
 
-__all__ = ["TASKS", "Bits", "Copy", "Example", "Symbols", "Task", "Vectors", "stacked"]
+__all__ = [
+    "TASKS",
+    "AssociativeRecall",
+    "Bits",
+    "Copy",
+    "Example",
+    "GraphTraversal",
+    "Induction",
+    "MultiQueryRecall",
+    "Needle",
+    "PrioritySort",
+    "RepeatCopy",
+    "SelectiveCopy",
+    "Symbols",
+    "Task",
+    "Vectors",
+    "stacked",
+]
