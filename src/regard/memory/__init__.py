@@ -8,5 +8,6 @@ of a sequence in order. ``nbytes`` and ``cost`` say what it takes.
 from __future__ import annotations
 
 from regard.memory.base import Cost, Memory, PairMemory
+from regard.memory.differentiable import DifferentiableComputer
 
-__all__ = ["Cost", "Memory", "PairMemory"]
+__all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory"]

@@ -8,7 +8,8 @@ torch.Size([2, 5, 12])
 """
 
 from regard.nn.attention import Attention
+from regard.nn.computer import Computer
 from regard.nn.multihead import MultiHead
 from regard.nn.talking import TalkingHeads
 
-__all__ = ["Attention", "MultiHead", "TalkingHeads"]
+__all__ = ["Attention", "Computer", "MultiHead", "TalkingHeads"]
