@@ -135,16 +135,20 @@ def _classic(*stages: tuple[str, int]) -> Recipe:
     return Recipe(tuple(Stage(*stage) for stage in stages))
 
 
+#: A little of every translation is believed in from the start: with maximum likelihood a rare word generates whatever
+#: is left over beside it, and AER is up to a third worse (``--alpha 0`` shows it).
+_LITTLE = Dirichlet(0.001, 0.001)
+
+
 def _climbing(*stages: tuple[str, int]) -> Recipe:
-    """After Model 1 and the HMM. A little of every translation is believed in from the start: with maximum likelihood a
-    rare word generates whatever is left over beside it, and AER is a third worse (``--alpha 0`` shows it)."""
-    return replace(_classic(("ibm1", 5), ("hmm", 5), *stages), prior=Dirichlet(0.001, 0.001), null=0.2)
+    """After Model 1 and the HMM."""
+    return replace(_classic(("ibm1", 5), ("hmm", 5), *stages), prior=_LITTLE, null=0.2)
 
 
 #: What measures best, and quickly: docs/align.md says how it was found.
 BEST = Recipe(
     (Stage("ibm1", 4, "mean"), Stage("hmm", 4, "product")),
-    Dirichlet(0.001, 0.001),
+    _LITTLE,
     null=0.1,
     jump=0.1,
     flat=0.7,
@@ -154,11 +158,10 @@ BEST = Recipe(
     drawn=Drawn(),
 )
 
-#: What ``--model`` names. The classical chains train as their papers and GIZA++ do, Models 1 and 2 by maximum
-#: likelihood.
+#: What ``--model`` names. The classical chains train as their papers and GIZA++ do, Model 1 by maximum likelihood.
 RECIPES: dict[str, Recipe | Sampling] = {
     "ibm1": _classic(("ibm1", 5)),
-    "ibm2": _classic(("ibm1", 5), ("ibm2", 5)),
+    "ibm2": replace(_classic(("ibm1", 5), ("ibm2", 5)), prior=_LITTLE),
     "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.0002, 0.0002, variational=True)),
     "hmm": _climbing(),
     "ibm3": _climbing(("ibm3", 3)),

@@ -11,7 +11,6 @@ import numpy as np
 from regard.align.classes import of_both
 from regard.align.corpus import Corpus
 from regard.align.expect import Channel, Expected, expect
-from regard.align.fertility.places import Fertile
 from regard.align.lexicon import Lexicon
 from regard.align.pairs import Pairs
 from regard.align.places import Places
@@ -120,6 +119,8 @@ def _fertile(
     together: Callable[[Array], Array],
 ) -> tuple[Channel, Channel]:
     """Both channels with the places of Model 3, 4 or 5, begun from those they have."""
+    from regard.align.fertility.places import Fertile  # what the other models need not wait for
+
     model = _FERTILE[stage.model]
     made = []
     for k, channel in enumerate(channels):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.align.lexicon import Lexicon
@@ -58,14 +58,16 @@ def test_a_table_takes_what_another_knows_of_its_shapes() -> None:
     assert set(of) == {(2, 1), (1, 3)}
 
 
-def likelihood(shapes: Shapes, sums: Array, tension: float) -> float:
-    """Σ of what looked where × log p, by the docstring; NULL's share does not depend on the tension."""
+def believed(shapes: Shapes, sums: Array, tension: float) -> float:
+    """Σ of what looked where × log p, by the docstring, less what each word that looked pulls back; NULL's share does
+    not depend on the tension."""
     total = 0.0
     for k, (l, m) in enumerate(zip(shapes.l.tolist(), shapes.m.tolist(), strict=True)):
         rows = sums[int(shapes.begins[k]) : int(shapes.begins[k + 1])].reshape(m, l + 1)
         for j in range(m):
             h = np.array([-abs((i + 1) / l - (j + 1) / m) for i in range(l)])
             total += float(rows[j, :-1] @ (tension * h - math.log(np.exp(tension * h).sum())))
+            total -= float(rows[j, :-1].sum()) * (tension - 4) ** 2 / 32
     return total
 
 
@@ -78,11 +80,11 @@ def test_the_tension_is_the_likeliest_one(seed: int, start: float, sharp: float)
     sums = rng.random(shapes.size) * Diagonal(shapes, min(sharp, 14.0), 0.1, np.float64).bias ** (1 + sharp / 14)
     found = Diagonal(shapes, start, 0.1, np.float64).fitted(view, sums)
     assert 0.1 <= found.tension <= 14
-    best = likelihood(shapes, sums, found.tension)
+    best = believed(shapes, sums, found.tension)
     slack = 1e-9 * max(1.0, abs(best))
     for other in (0.1, 14.0, start, found.tension * 0.99, found.tension * 1.01, *np.linspace(0.1, 14, 13)):
         if 0.1 <= other <= 14:
-            assert likelihood(shapes, sums, float(other)) <= best + slack, (found.tension, other)
+            assert believed(shapes, sums, float(other)) <= best + slack, (found.tension, other)
 
 
 def paths(rng: np.random.Generator, view: View, jumps: Jumps, count: float) -> Array:
@@ -115,6 +117,7 @@ def worth(jumps: Jumps, weights: Array, sums: Array) -> float:
 
 @settings(max_examples=23)
 @given(seed=SEEDS, longest=st.sampled_from([1, 2, 5, 13, 29]), count=st.sampled_from([1e-3, 1.0, 1e6]))
+@example(seed=1982, longest=2, count=1e-3)  # after 60 rounds still 1.5e-4 from the top
 def test_new_jumps_are_never_less_likely_and_in_the_end_likeliest(seed: int, longest: int, count: float) -> None:
     rng = np.random.default_rng(seed)
     (view, _) = views(random_corpus(rng, 11, longest=longest))
@@ -128,7 +131,7 @@ def test_new_jumps_are_never_less_likely_and_in_the_end_likeliest(seed: int, lon
     assert all(b >= a - slack for a, b in itertools.pairwise(scores)), scores
     assert (jumps.weights > 0).all()
     assert np.isfinite(jumps.weights).all()
-    for _ in range(60):
+    for _ in range(600):  # what is next to never made goes to 0 slowly
         jumps = jumps.fitted(view, sums)
     best = worth(jumps, jumps.weights, sums)
     for _ in range(7):
