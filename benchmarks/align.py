@@ -94,10 +94,11 @@ def _classical(setting: Setting, model: str, folder: Path) -> Iterator[Row | Lin
 
 
 def _fast(setting: Setting, folder: Path) -> Iterator[Row | Line]:
-    """Model 1 on the large corpus."""
-    found = _held(setting, LARGE, [Entry(Regard("ibm1")), Entry(Packaged("thot", "ibm1"))], folder)
+    """Model 1 on the large corpus, where the work and not the start of the command is what takes time."""
+    found = _held(setting, LARGE, [Entry(Regard("ibm1")), *map(Entry, PEERS["ibm1"])], folder)
     yield from found.lines()
-    yield found.slower("thot ibm1", IBM1["thot ibm1"])
+    for peer, goal in IBM1.items():
+        yield found.slower(peer, goal)
 
 
 def _chain(setting: Setting, folder: Path) -> Iterator[Row | Line]:
