@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.align.fertility.places import Tops
 from regard.align.ranks import Alone, Ranks, ranks, under_torchrun
 from regard.align.saved import Saved
 from tests.align.exhaustive import corpus, random_corpus
@@ -37,6 +38,21 @@ def test_alone_without_torchrun(monkeypatch: pytest.MonkeyPatch, given: dict[str
         monkeypatch.setenv(name, value)
     assert under_torchrun() is several
     assert ranks() == Alone()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 37), st.integers(1, 5))
+def test_what_is_kept_of_climbing_is_all_that_any_process_knows(seed: int, sentences: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    text = random_corpus(rng, sentences, 9)
+    side, told = text.target, []
+    truth = rng.integers(-1, 9, len(side.tokens)).astype(np.int16)
+    for rank in range(size):
+        part = Ranks(rank, size).part(text)
+        begin, end = side.offsets[list(part)].tolist()
+        own = Tops.none(side).places
+        own[begin:end] = truth[begin:end]
+        told.append(Tops(side, own).gathered(part, lambda mine: mine).places)
+    assert (sum(told, np.zeros_like(truth)) == truth).all()
 
 
 def launched(processes: int, *args: object) -> subprocess.CompletedProcess[bytes]:

@@ -23,6 +23,7 @@ from regard.align.saved import FILE, Saved, save
 from regard.align.train import Iteration, State, begin, train
 
 if TYPE_CHECKING:
+    from regard.align.expect import Channel
     from regard.align.gibbs.sampler import Sampler, Sweep
     from regard.align.ranks import Alone, Ranks
 
@@ -76,8 +77,10 @@ class Run:
                 return self._sampled(recipe, known, digest, saved, tell)
 
             def each(done: Iteration, state: State) -> None:
-                if training.save is not None and self.group.rank == 0:
-                    save(training.save, corpus, state.channels, state.done, recipe, digest)
+                if training.save is not None:
+                    channels = self._gathered(state.channels)
+                    if self.group.rank == 0:
+                        save(training.save, corpus, channels, state.done, recipe, digest)
                 tell(done.done, done.of, done.model, f"log p a word: {done.forward:.4f}, {done.reverse:.4f}")
 
             state = begin(corpus, pairs, recipe) if saved is None else saved.resumed(corpus, pairs)
@@ -122,6 +125,20 @@ class Run:
             found = channels(drawn, threads=self.threads)
             save(training.save, corpus, found, drawn.done, recipe, digest, drawn.state())
         return drawn.believe(threads=self.threads)
+
+    def _gathered(self, channels: tuple[Channel, Channel]) -> tuple[Channel, Channel]:
+        """The channels with what each process keeps of its own sentences: where it has climbed to."""
+        if self.group.size == 1:
+            return channels
+        from regard.align.fertility.places import Fertile
+
+        part, made = self.group.part(self.corpus), []
+        for channel in channels:
+            places = channel.places
+            if isinstance(places, Fertile):
+                places = replace(places, tops=places.tops.gathered(part, self.group.together))
+            made.append(replace(channel, places=places))
+        return made[0], made[1]
 
     def _classes(self) -> tuple[Array, Array] | None:
         """The word classes of the files of ``--classes``."""

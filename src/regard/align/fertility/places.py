@@ -42,6 +42,13 @@ class Tops:
         """No word has been looked at."""
         return Tops(side, np.full(len(side.tokens), _UNKNOWN, np.int16))
 
+    def gathered(self, part: tuple[int, int], together: Callable[[Array], Array]) -> Tops:
+        """Where all processes have come, each of whom climbs in its ``part`` of the sentences."""
+        begin, end = self.side.offsets[list(part)].tolist()
+        mine = np.zeros(len(self.places), np.int32)
+        mine[begin:end] = self.places[begin:end]
+        return Tops(self.side, together(mine).astype(np.int16))
+
 
 @dataclass(frozen=True)
 class Fertile:
