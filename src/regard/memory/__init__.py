@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from regard.memory.base import Cost, Memory, PairMemory
 from regard.memory.differentiable import DifferentiableComputer
+from regard.memory.space import StateSpaceMemory
 
-__all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory"]
+__all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory", "StateSpaceMemory"]
