@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.harness.row import at_least
+from benchmarks.harness.row import at_least, at_most
 from benchmarks.recall.arms.recurrent import lstm
+from benchmarks.recall.arms.turing import content_only, ntm
 from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory.tasks import Copy
 
 BITS = 6
+SLOTS = 40  # more than the longest exam needs
 
 
 def experiment() -> Experiment:
@@ -21,6 +23,14 @@ def experiment() -> Experiment:
         validation={f"length {n}": Exam(Copy(BITS, (n, n)), 1) for n in (5, 10, 14)},
         exams={f"length {n}": Exam(Copy(BITS, (n, n)), seed=1_000_033) for n in (10, 20, 30)},
         arms={
+            "ntm": Arm(
+                "a Neural Turing Machine",
+                partial(ntm, hidden=100, slots=SLOTS, width=20),
+                {"length 20": at_most(1)},
+            ),
+            "ntm-content": Arm(
+                "its heads go by content alone", partial(content_only, hidden=100, slots=SLOTS, width=20)
+            ),
             "lstm": Arm("an LSTM of as many parameters", partial(lstm, hidden=120), {"length 20": at_least(40)}),
         },
     )

@@ -11,4 +11,5 @@ from regard.memory.base import Cost, Memory, PairMemory
 from regard.memory.differentiable import DifferentiableComputer
 from regard.memory.space import StateSpaceMemory
 
-__all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory", "StateSpaceMemory"]
+from regard.memory.turing import TuringMemory
+__all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory", "StateSpaceMemory", "TuringMemory"]

@@ -11,5 +11,6 @@ from regard.nn.attention import Attention
 from regard.nn.computer import Computer
 from regard.nn.multihead import MultiHead
 from regard.nn.talking import TalkingHeads
+from regard.nn.turing import MachineState, NeuralTuringMachine
 
-__all__ = ["Attention", "Computer", "MultiHead", "TalkingHeads"]
+__all__ = ["Attention", "Computer", "MachineState", "MultiHead", "NeuralTuringMachine", "TalkingHeads"]
