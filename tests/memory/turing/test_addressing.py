@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,8 @@ def test_addressing_is_the_papers(reach: int) -> None:
     found = address(memory, last, to)
     for b in range(B):
         for h in range(H):
-            wanted = paper.address(memory[b].tolist(), last[b, h].tolist(), *(x[b, h].tolist() for x in to))
+            told: list[Any] = [x[b, h].tolist() for x in to]
+            wanted = paper.address(memory[b].tolist(), last[b, h].tolist(), *told)
             torch.testing.assert_close(found[b, h], torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=1e-10)
 
 

@@ -41,9 +41,8 @@ def test_steps_are_the_papers(reads: int, writes: int, reach: int) -> None:
         to, erase, add = orders(memory)
         reading, state = memory.step(state, to, erase, add)
         for b in range(B):
-            places[b] = [
-                paper.address(matrices[b], places[b][h], *(x[b, h].tolist() for x in to)) for h in range(memory.heads)
-            ]
+            told: list[list[Any]] = [[x[b, h].tolist() for x in to] for h in range(memory.heads)]
+            places[b] = [paper.address(matrices[b], w, *one) for w, one in zip(places[b], told, strict=True)]
             matrices[b] = paper.write(matrices[b], places[b][reads:], erase[b].tolist(), add[b].tolist())
             read = [paper.read(matrices[b], w) for w in places[b][:reads]]
             for found, wanted in (

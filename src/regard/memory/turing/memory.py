@@ -80,11 +80,10 @@ class TuringMemory(Memory[TuringState]):
         self, batch: int = 1, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> TuringState:
         """M = 1e-6, every head at slot 0."""
-        dtype = dtype or torch.get_default_dtype()
-        kept = {"dtype": torch.promote_types(dtype, torch.float32), "device": device}
-        at = torch.zeros(batch, self.heads, self.slots, **kept)  # type: ignore[arg-type]  # a dtype and a device
+        kept = torch.promote_types(dtype or torch.get_default_dtype(), torch.float32)
+        at = torch.zeros(batch, self.heads, self.slots, dtype=kept, device=device)
         at[..., 0] = 1.0
-        matrix = torch.full((batch, self.slots, self.width), 1e-6, **kept)  # type: ignore[call-overload]
+        matrix = torch.full((batch, self.slots, self.width), 1e-6, dtype=kept, device=device)
         return TuringState(matrix, at[:, : self.reads], at[:, self.reads :])
 
     def move(self, state: TuringState, to: Address) -> TuringState:
