@@ -10,6 +10,6 @@ from __future__ import annotations
 from regard.memory.base import Cost, Memory, PairMemory
 from regard.memory.differentiable import DifferentiableComputer
 from regard.memory.space import StateSpaceMemory
-
 from regard.memory.turing import TuringMemory
+
 __all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory", "StateSpaceMemory", "TuringMemory"]
