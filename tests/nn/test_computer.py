@@ -74,6 +74,28 @@ def test_rows_have_lengths_of_their_own() -> None:
         assert not reading.output[b, :, ~at].any()
 
 
+def test_rows_are_reordered_between_steps() -> None:
+    net, x = layer(2), torch.randn(3, 6, 3, dtype=torch.float64)
+    _, state = net(x[:, :3])
+    wanted, _ = net(x[:, 3:], state)
+    index = torch.tensor([2, 0, 0, 1])
+    found, _ = net(x[index, 3:], net.reorder(state, index))
+    torch.testing.assert_close(found, wanted[index])
+    with pytest.raises(regard.RegardError, match="index names rows 0 to 3"):
+        net.reorder(state, torch.tensor([0, 3]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_keeps_its_memory_in_float32(dtype: torch.dtype) -> None:
+    net, x = layer().to(dtype), torch.randn(2, 30, 3, dtype=dtype)
+    y, state = net(x)
+    assert y.dtype == state.hidden.dtype == dtype
+    assert {part.dtype for part in state.memory} == {torch.float32}
+    bounds(state.memory, slack=1e-5)
+    wanted, _ = net.double()(x.double())
+    torch.testing.assert_close(y.double(), wanted, atol=0.05, rtol=0.05)
+
+
 def test_what_the_paper_promises_holds_while_it_learns() -> None:
     net = layer().float()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)

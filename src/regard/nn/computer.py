@@ -137,6 +137,12 @@ class Computer(nn.Module):
             answer = torch.where(valid.unsqueeze(-1), answer, 0)
         return answer, ComputerState(hidden, cell, found, memory)
 
+    def reorder(self, state: ComputerState, index: Tensor) -> ComputerState:
+        """The state whose batch row b is row ``index[b]`` of this one."""
+        memory = self.memory.reorder(state.memory, index)
+        hidden, cell, found = (x.index_select(0, index) for x in (state.hidden, state.cell, state.found))
+        return ComputerState(hidden, cell, found, memory)
+
     def control(self, x: Tensor, state: ComputerState) -> tuple[Tensor, Tensor]:
         """The LSTM's h and cells, (B, layers, hidden), from x (B, inputs) and what was read in the step before."""
         seen = torch.cat([x, state.found.flatten(1)], -1)

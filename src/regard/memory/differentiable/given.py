@@ -16,8 +16,10 @@ def check_writing(writing: Writing, batch: int, width: int, reads: int) -> None:
     B, W, R = batch, width, reads
     shapes = {"key": (B, W), "strength": (B,), "erase": (B, W), "add": (B, W)}
     _check("writing", writing, shapes | {"free": (B, R), "allocate": (B,), "gate": (B,)})
-    for name in ("erase", "free", "allocate", "gate"):
-        _check_unit(f"writing.{name}", getattr(writing, name))
+    gates = ("erase", "free", "allocate", "gate")
+    if not _within(torch.cat([getattr(writing, name).detach().reshape(-1) for name in gates])):  # one look at all
+        for name in gates:
+            _check_unit(f"writing.{name}", getattr(writing, name))
 
 
 def check_asking(asking: Asking, batch: int, width: int, reads: int) -> None:
@@ -47,8 +49,12 @@ def _check(who: str, given: Writing | Asking, shapes: dict[str, tuple[int, ...]]
             )
 
 
-def _check_unit(name: str, x: Tensor) -> None:
-    low, high = (bound.item() for bound in x.detach().aminmax()) if x.numel() else (0.0, 0.0)
+def _within(x: Tensor) -> bool:
     slack = 1e-2 if x.element_size() == 2 else 1e-5  # a softmax sums to 1 only as its dtype can
-    if not (low >= 0 and high <= 1 + slack):  # not: a NaN is refused too
-        raise RegardError(f"{WHO}: {name} goes from {low:.4g} to {high:.4g}, wanted numbers in [0, 1]")
+    low, high = x.detach().aminmax() if x.numel() else (x.new_zeros(()),) * 2
+    return bool((low >= 0) & (high <= 1 + slack))  # a NaN is not
+
+
+def _check_unit(name: str, x: Tensor) -> None:
+    if not _within(x):
+        raise RegardError(f"{WHO}: {name} goes from {x.min():.4g} to {x.max():.4g}, wanted numbers in [0, 1]")
