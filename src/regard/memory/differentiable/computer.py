@@ -14,8 +14,9 @@ from regard.memory.differentiable.given import check_asking, check_valid, check_
 from regard.memory.differentiable.interface import Asking, Writing
 from regard.memory.differentiable.links import backward, forward, linked, preceding
 from regard.memory.differentiable.usage import allocation, retention, used
-from regard.memory.differentiable.weighting import content, read_weighting, write_weighting, written
+from regard.memory.differentiable.weighting import read_weighting, write_weighting, written
 from regard.memory.readings import by_weights, where_valid
+from regard.memory.turing.addressing import content
 from regard.reading import Reading
 
 

@@ -6,19 +6,6 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def content(rows: Tensor, keys: Tensor, strengths: Tensor) -> Tensor:
-    """c = softmax_i(β cos(k, M[i])), (B, R, N), of rows (B, N, W), keys (B, R, W) and strengths (B, R).
-
-    The cosine is k·m / √((‖k‖² + ε)(‖m‖² + ε)), ε = 10⁻⁶: what is empty is like nothing, and gradients are bounded.
-    """
-    similar = _unit(keys) @ _unit(rows).transpose(-2, -1)
-    return (strengths.unsqueeze(-1) * similar).softmax(-1)
-
-
-def _unit(x: Tensor) -> Tensor:
-    return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
-
-
 def write_weighting(content: Tensor, allocated: Tensor, allocate: Tensor, gate: Tensor) -> Tensor:
     """w^w = g^w [g^a a + (1 − g^a) c^w], (B, N): Σ w^w ≤ 1, and 0 where the write gate is shut.
 
