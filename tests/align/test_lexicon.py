@@ -53,7 +53,7 @@ def test_each_number_by_its_formula(prior: Dirichlet, known: bool, seed: int) ->
         total = counts + (0 if more is None else more)
         for e in range(len(view.generating.words)):
             mine, alpha = giving == e, prior.alpha
-            sum_ = total[mine].sum() + words * alpha
+            sum_ = total[mine].sum() + alpha * (mine.sum() if prior.variational else words)
 
             def share(c: float, sum_: float = sum_, alpha: float = alpha, words: int = words) -> float:
                 if sum_ <= 0:

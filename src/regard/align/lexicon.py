@@ -2,7 +2,8 @@
 
 The table is estimated from expected counts c: t(f|e) = (c(e,f) + π(e,f) + α) / Σ_f' (…), with π what was known before
 and α a Dirichlet prior's share for every word of the vocabulary. The variational form puts exp ψ(x) for x, which takes
-more from small counts than from large ones (Mermer & Saraçlar 2011; Riley & Gildea 2012)."""
+more from small counts than from large ones (Mermer & Saraçlar 2011; Riley & Gildea 2012); its sum is over the words
+that e meets, as in the programs of its authors, since a share for all others would take nearly everything."""
 
 from __future__ import annotations
 
@@ -81,12 +82,13 @@ class Lexicon:
         if known is not None:
             counts = counts + known.astype(dtype)
         sums = _sums(view.pairs, counts, view.turned, len(view.generating.words))
-        totals = sums + words * prior.alpha
+        totals = sums + prior.alpha * (_met(view) if prior.variational else words)
         counted = totals > 0
         # Reciprocals are taken here: a kernel's quotient may be rounded two ways, and addresses say which.
         scale = np.where(counted, 1 / np.where(counted, totals, 1.0), 0.0)
         if prior.variational:
-            scale = np.array([-_psi(total) for total in totals.tolist()])  # in logarithms: ψ of little is far below 0
+            # In logarithms: ψ of little is far below 0.
+            scale = np.array([-_psi(total) if total > 0 else 0.0 for total in totals.tolist()])
         alike = np.where(counted, 0.0, 1 / words)
         table = np.empty_like(counts)
         share(
@@ -103,9 +105,17 @@ def _shares(counts: Array, totals: Array, words: int, variational: bool) -> Arra
     """counts / totals, or exp ψ of both; a total of nothing is shared by all ``words`` alike."""
     totals = np.broadcast_to(totals, counts.shape)
     if variational:
-        return np.array([math.exp(_psi(c) - _psi(t)) for c, t in zip(counts.tolist(), totals.tolist(), strict=True)])
+        both = zip(counts.tolist(), totals.tolist(), strict=True)
+        return np.array([math.exp(_psi(c) - _psi(t)) if t > 0 else 1 / words for c, t in both])
     none = totals <= 0
     return np.where(none, 1 / words, counts / np.where(none, 1.0, totals))
+
+
+def _met(view: View) -> Array:
+    """How many words each generating word meets."""
+    if view.turned:
+        return np.bincount(view.pairs.target, minlength=len(view.generating.words))
+    return np.diff(view.pairs.rows)
 
 
 def _sums(pairs: Pairs, counts: Array, turned: bool, words: int) -> Array:

@@ -162,7 +162,7 @@ BEST = Recipe(
 RECIPES: dict[str, Recipe | Sampling] = {
     "ibm1": _classic(("ibm1", 5)),
     "ibm2": replace(_classic(("ibm1", 5), ("ibm2", 5)), prior=_LITTLE),
-    "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.0002, 0.0002, variational=True)),
+    "diagonal": Recipe((Stage("diagonal", 5),), Dirichlet(0.01, 0.01, variational=True)),
     "hmm": _climbing(),
     "ibm3": _climbing(("ibm3", 3)),
     "ibm4": _climbing(("ibm3", 3), ("ibm4", 3)),
