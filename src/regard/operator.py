@@ -113,7 +113,7 @@ def read(
     measured = wanted.cheap or bool(wanted.names or wanted.groups)
     chosen = choose(c, ENGINES, engine, measured).engine
     r = chosen.read(c, wanted)
-    if not chosen.reports:
+    if not chosen.reports and _strange(r.lse):
         report_non_finite(c, stacklevel=3)
     return r.reshaped(lead)
 
@@ -246,6 +246,16 @@ def _four_axes(name: str, x: Tensor, batch: tuple[int, ...]) -> Tensor:
         )
     x = x.reshape(*padded, *x.shape[-3:])
     return x.expand(*batch, *x.shape[-3:]).reshape(math.prod(batch), *x.shape[-3:])
+
+
+def _strange(lse: Tensor) -> bool:
+    """Whether q or k may hold what is no number: then Λ is none either, and it is the cheaper to look at."""
+    if torch.compiler.is_compiling() or lse.device.type != "cpu":
+        return False
+    try:
+        return not bool((lse.detach() < torch.inf).all())
+    except RuntimeError:  # a tensor without data, or with many at once
+        return False
 
 
 def _wanted(

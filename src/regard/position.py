@@ -57,14 +57,17 @@ class Rotary(Wrapped):
         places = (
             torch.arange(q.shape[-2], device=q.device) if grid is None else grid.query_places(self.anchor, "Rotary")
         )
-        return self.inner.queries(self._turned(q, places.flatten()), grid)
+        return self.inner.queries(self.turned(q, places.flatten()), grid)
 
     def keys(self, k: Tensor, grid: Grid | None = None) -> Tensor:
         places = torch.arange(k.shape[-2], device=k.device) if grid is None else grid.j
-        return self.inner.keys(self._turned(k, places.flatten()), grid)
+        return self.inner.keys(self.turned(k, places.flatten()), grid)
 
-    def _turned(self, x: Tensor, places: Tensor) -> Tensor:
+    def turned(self, x: Tensor, places: Tensor) -> Tensor:
+        """x (…, L, D) turned by where each stands: places (L,), or (B, L) for x (B, H, L, D)."""
         phase = _phases(places.to(torch.float64), x.shape[-1], self.base)  # (L, D/2)
+        if places.dim() == 2:
+            phase = phase.unsqueeze(1)  # heads
         cos, sin = phase.cos().to(x.dtype), phase.sin().to(x.dtype)
         if self.interleaved:
             a, b = x[..., 0::2], x[..., 1::2]

@@ -8,8 +8,20 @@ of a sequence in order. ``nbytes`` and ``cost`` say what it takes.
 from __future__ import annotations
 
 from regard.memory.base import Cost, Memory, PairMemory
+from regard.memory.cache import AsGiven, EightBit, KVCache, StaticCache
 from regard.memory.differentiable import DifferentiableComputer
 from regard.memory.space import StateSpaceMemory
 from regard.memory.turing import TuringMemory
 
-__all__ = ["Cost", "DifferentiableComputer", "Memory", "PairMemory", "StateSpaceMemory", "TuringMemory"]
+__all__ = [
+    "AsGiven",
+    "Cost",
+    "DifferentiableComputer",
+    "EightBit",
+    "KVCache",
+    "Memory",
+    "PairMemory",
+    "StateSpaceMemory",
+    "StaticCache",
+    "TuringMemory",
+]

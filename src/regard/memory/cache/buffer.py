@@ -1,0 +1,87 @@
+"""Room that states of a cache share: the newest writes in place, an older one in room of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.memory.cache.chunk import Chunk, Counts
+
+Parts = tuple[Tensor, ...]
+
+
+class Buffer:
+    """Tensors (B, G, C, ·) with room for C pairs a row, and who may write and read them.
+
+    A state knows its number; the newest may write behind its own end, where no other state looks. ``cuts`` remembers
+    where a state gave its end back to be written again, which those before it that reached further do not survive.
+    """
+
+    __slots__ = ("cuts", "newest", "parts")
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.newest = 0
+        self.cuts: list[tuple[int, Counts]] = []
+
+    @classmethod
+    def empty(cls, like: Parts, batch: int, room: int) -> Buffer:
+        """Room for ``room`` pairs a row, of zeros: what is behind a row's end is hidden and must still be finite."""
+        with torch.inference_mode(False):  # a tensor of inference could not be written outside of it
+            return cls(tuple(x.new_zeros(batch, x.shape[1], room, x.shape[3]) for x in like))
+
+    @property
+    def room(self) -> int:
+        return self.parts[0].shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(x.numel() * x.element_size() for x in self.parts)
+
+    def takes(self, number: int, stop: int, added: Parts) -> bool:
+        """Whether state ``number`` may write up to ``stop`` in place: nobody else did, and no gradient is kept."""
+        return number == self.newest and stop <= self.room and not kept_for_gradients(*self.parts, *added)
+
+    def put(self, stops: Counts, chunk: Chunk, added: Parts) -> int:
+        """Writes ``added`` behind each row's end; the number of the state that has them.
+
+        By ``data``: autograd need not hear of it, because what was read before is not touched.
+        """
+        for x, new in zip(self.parts, added, strict=True):
+            place(x.data, stops, chunk, new.detach())
+        self.newest += 1
+        return self.newest
+
+    def cut(self, stops: Counts) -> int:
+        """Gives back what is behind ``stops``; the number of the state that ends there."""
+        self.newest += 1
+        self.cuts = [(n, s) for n, s in self.cuts if any(old < new for old, new in zip(s, stops, strict=True))]
+        self.cuts.append((self.newest, stops))
+        with torch.no_grad():
+            for x in self.parts:
+                x.narrow(2, 0, 0).zero_()  # a backward over what will be written again must raise
+        return self.newest
+
+    def holds(self, number: int, stops: Counts) -> bool:
+        """Whether what state ``number`` wrote up to ``stops`` is still there."""
+        for cut, at in reversed(self.cuts):
+            if cut <= number:
+                break
+            if any(stop > end for stop, end in zip(stops, at, strict=True)):
+                return False
+        return True
+
+
+def place(x: Tensor, stops: Counts, chunk: Chunk, new: Tensor) -> None:
+    """x[b, :, stops[b] + rank] ← new[b, :, t], in place."""
+    if chunk.valid is None and len(set(stops)) <= 1:
+        if stops:
+            x[:, :, stops[0] : stops[0] + chunk.length] = new
+        return
+    b, t, rank = chunk.rows(x.device)
+    at = rank + torch.tensor(stops, device=x.device)[b]
+    x.transpose(1, 2)[b, at] = new.transpose(1, 2)[b, t]
+
+
+def kept_for_gradients(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
