@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard
-from regard.memory.cache import Cache, KVCache, StaticCache
+from regard.memory.cache import KVCache, StaticCache
 from tests.memory.cache.oracle import Oracle, Sees, all_of
 
 H, G, D, E = 4, 2, 6, 5
@@ -124,17 +124,17 @@ def test_any_history_equals_the_loops(kind: Kind, rotary: bool, data: st.DataObj
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_steps_are_what_the_protocol_says(kind: Kind) -> None:
     """A chunk at once is one pair after the other, telemetry included."""
-    cache: Cache[Any] = kind.make(score=ROTARY + regard.position.ALiBi(H, anchor="end"), engine="reference")
+    cache = kind.make(score=ROTARY + regard.position.ALiBi(H, anchor="end"), engine="reference")
     q, k, v = chunk(3, 2 * WINDOW + 1, torch.float64)
     valid = torch.arange(2 * WINDOW + 1) >= torch.tensor([[0], [3], [2 * WINDOW + 1]])
     start = cache.write(cache.reset(3, dtype=torch.float64), *chunk(3, 3, torch.float64)[1:])
     for there in (None, valid):
-        at_once, _ = cache.step(start, q, k, v, valid=there, telemetry=True)  # type: ignore[call-arg]
+        at_once, _ = cache.step(start, q, k, v, valid=there, telemetry=True)
         state = start
         for t in range(q.shape[2]):
             here = slice(t, t + 1)
             mine = None if there is None else there[:, here]
-            one, state = cache.step(state, q[:, :, here], k[:, :, here], v[:, :, here], valid=mine, telemetry=True)  # type: ignore[call-arg]
+            one, state = cache.step(state, q[:, :, here], k[:, :, here], v[:, :, here], valid=mine, telemetry=True)
             for name in ("output", "lse", "seen", "entropy", "peak", "peak_at", "distance"):
                 found = getattr(at_once, name)[:, :, here]
-                torch.testing.assert_close(found, getattr(one, name), msg=lambda m, name=name: f"{name}: {m}")
+                torch.testing.assert_close(found, getattr(one, name))

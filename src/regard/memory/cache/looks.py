@@ -96,13 +96,13 @@ class Look:
         nothing, rows = self._none(q, k, v), list[Reading]()
         for b, (a, z) in enumerate(zip(starts, stops, strict=True)):
             row = slice(b, b + 1)
-            valid, found = chunk.valid, None
-            there = None if valid is None else valid[b].to(device).nonzero().flatten()
+            found = None
+            own = None if chunk.valid is None else chunk.valid[b].to(device).nonzero().flatten()
             if chunk.counts[b]:
-                asked = q[row] if there is None else q[row, :, there]
+                asked = q[row] if own is None else q[row, :, own]
                 piece = slice(a, z + chunk.counts[b])
                 found = self._piece(asked, k[row], v[row], piece, chunk.seen[b] - z, mask)
-            rows.append(_within(nothing, found, b, there))
+            rows.append(_within(nothing, found, b, own))
         return stacked(rows) if rows else nothing
 
     def _piece(self, q: Tensor, k: Tensor, v: Tensor, at: slice, first: int, mask: Mask | None = None) -> Reading:
