@@ -183,11 +183,11 @@ def test_odd_shapes_have_finite_likelihood() -> None:
                 assert 2 * (here < 0).sum() <= len(here)
 
 
-@pytest.mark.parametrize("model", [3, 4, 5])
-def test_a_thousand_words_do_not_hang(model: int) -> None:
+def test_a_thousand_words_do_not_hang() -> None:
+    """Model 5 is trained after 3 and 4."""
     corpus = random_corpus(4, [(997, 1009), (3, 2)], (503, 499))
     start = time.process_time()
-    for channel in trained(corpus, model, np.float32):
+    for channel in trained(corpus, 5, np.float32):
         assert math.isfinite(expect([channel], None, 1)[0].score)
     assert time.process_time() - start < 120
 
