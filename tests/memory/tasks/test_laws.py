@@ -26,6 +26,7 @@ from regard.memory.tasks import (
     PrioritySort,
     RepeatCopy,
     SelectiveCopy,
+    Stories,
     Symbols,
     Task,
     Vectors,
@@ -62,6 +63,9 @@ SIZES: dict[str, Strategy] = {
     ),
     "repeat": st.builds(RepeatCopy, width=whole(1, 5), lengths=ranges(1, 7), repeats=ranges(1, 13)),
     "selective": st.builds(SelectiveCopy, places=ranges(5, 13), items=ranges(1, 5), symbols=whole(2, 7)),
+    "stories": st.builds(
+        Stories, facts=whole(1, 3), people=whole(2, 5), places=whole(3, 7), things=whole(1, 3), sentences=ranges(6, 13)
+    ),
     "sort": st.builds(PrioritySort, width=whole(1, 5), counts=ranges(3, 11), kept=whole(1, 3)),
 }
 every_task = pytest.mark.parametrize("name", list(TASKS))

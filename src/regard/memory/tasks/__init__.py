@@ -18,6 +18,7 @@ from regard.memory.tasks.needle import Needle
 from regard.memory.tasks.repeat import RepeatCopy
 from regard.memory.tasks.selective import SelectiveCopy
 from regard.memory.tasks.sort import PrioritySort
+from regard.memory.tasks.stories import Stories, Story
 
 TASKS: dict[str, type[Task]] = {
     "associative": AssociativeRecall,
@@ -29,6 +30,7 @@ TASKS: dict[str, type[Task]] = {
     "repeat": RepeatCopy,
     "selective": SelectiveCopy,
     "sort": PrioritySort,
+    "stories": Stories,
 }
 
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "PrioritySort",
     "RepeatCopy",
     "SelectiveCopy",
+    "Stories",
+    "Story",
     "Symbols",
     "Task",
     "Vectors",
