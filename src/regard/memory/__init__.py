@@ -7,9 +7,11 @@ of a sequence in order. ``nbytes`` and ``cost`` say what it takes.
 
 from __future__ import annotations
 
+from regard.memory.addressed import HardMemory, Slots, SoftMemory
 from regard.memory.base import Cost, Memory, PairMemory
 from regard.memory.cache import AsGiven, EightBit, KVCache, StaticCache
 from regard.memory.differentiable import DifferentiableComputer
+from regard.memory.episodic import EpisodicMemory, SupportMemory
 from regard.memory.space import StateSpaceMemory
 from regard.memory.turing import TuringMemory
 
@@ -18,10 +20,15 @@ __all__ = [
     "Cost",
     "DifferentiableComputer",
     "EightBit",
+    "EpisodicMemory",
+    "HardMemory",
     "KVCache",
     "Memory",
     "PairMemory",
+    "Slots",
+    "SoftMemory",
     "StateSpaceMemory",
     "StaticCache",
+    "SupportMemory",
     "TuringMemory",
 ]

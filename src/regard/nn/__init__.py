@@ -9,8 +9,21 @@ torch.Size([2, 5, 12])
 
 from regard.nn.attention import Attention
 from regard.nn.computer import Computer
+from regard.nn.episodic import Adjacent, EndToEndMemoryNetwork, LayerWise
 from regard.nn.multihead import MultiHead
+from regard.nn.supporting import MemoryNetwork
 from regard.nn.talking import TalkingHeads
 from regard.nn.turing import MachineState, NeuralTuringMachine
 
-__all__ = ["Attention", "Computer", "MachineState", "MultiHead", "NeuralTuringMachine", "TalkingHeads"]
+__all__ = [
+    "Adjacent",
+    "Attention",
+    "Computer",
+    "EndToEndMemoryNetwork",
+    "LayerWise",
+    "MachineState",
+    "MemoryNetwork",
+    "MultiHead",
+    "NeuralTuringMachine",
+    "TalkingHeads",
+]
