@@ -50,11 +50,6 @@ def chunk(length: int = L, dtype: torch.dtype = F64) -> tuple[Tensor, Tensor, Te
     return q, k, v
 
 
-def by_ones(memory: PairMemory[Any], state: Any, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None) -> Any:
-    """What a step means, whatever faster way the memory goes."""
-    return PairMemory.step(memory, state, q, k, v, valid=valid)
-
-
 def there(seed: int) -> Tensor:
     """Padding on the left, holes, a row with nothing, as drawn."""
     valid = torch.rand(B, L, generator=torch.Generator().manual_seed(seed)) < 0.7
@@ -72,7 +67,7 @@ def test_any_split_is_one_after_the_other(name: str, cuts: set[int], seed: int, 
     memory = MEMORIES[name]()
     q, k, v = chunk()
     valid = there(seed) if ragged else None
-    wanted, last = by_ones(memory, memory.reset(B, dtype=F64), q, k, v, valid)
+    wanted, last = PairMemory.step(memory, memory.reset(B, dtype=F64), q, k, v, valid=valid)
     state, edges = memory.reset(B, dtype=F64), [0, *sorted(cuts), L]
     for a, b in itertools.pairwise(edges):
         some = None if valid is None else valid[:, a:b]
@@ -206,9 +201,9 @@ def test_gradients_are_those_of_one_after_the_other(name: str) -> None:
     up = torch.randn(B, H, L, E, dtype=F64)
     ask = torch.randn(B, H, 2, D, dtype=F64)
     grads = []
-    for step in (memory.step, lambda state, *qkv, valid: by_ones(memory, state, *qkv, valid)):
-        leaves = [x.clone().requires_grad_() for x in given]
-        found, state = step(memory.reset(B, dtype=F64), *leaves, valid=valid)
+    for step in (type(memory).step, PairMemory.step):
+        q, k, v = leaves = [x.clone().requires_grad_() for x in given]
+        found, state = step(memory, memory.reset(B, dtype=F64), q, k, v, valid=valid)
         ((found.output * up).sum() + memory.read(state, ask).output.sum()).backward()
         grads.append([x.grad for x in leaves])
     for one, other in zip(*grads, strict=True):
