@@ -12,23 +12,47 @@ from regard.memory.base import Cost, Memory, PairMemory
 from regard.memory.cache import AsGiven, EightBit, KVCache, StaticCache
 from regard.memory.differentiable import DifferentiableComputer
 from regard.memory.episodic import EpisodicMemory, SupportMemory
+from regard.memory.linear import (
+    DeltaMemory,
+    EluPlusOne,
+    Exponential,
+    FeatureMap,
+    FeatureScore,
+    HyperbolicFeatures,
+    LinearMemory,
+    PerformerMemory,
+    PositiveFeatures,
+    SquaredReLU,
+    TrigonometricFeatures,
+)
 from regard.memory.space import StateSpaceMemory
 from regard.memory.turing import TuringMemory
 
 __all__ = [
     "AsGiven",
     "Cost",
+    "DeltaMemory",
     "DifferentiableComputer",
     "EightBit",
+    "EluPlusOne",
     "EpisodicMemory",
+    "Exponential",
+    "FeatureMap",
+    "FeatureScore",
     "HardMemory",
+    "HyperbolicFeatures",
     "KVCache",
+    "LinearMemory",
     "Memory",
     "PairMemory",
+    "PerformerMemory",
+    "PositiveFeatures",
     "Slots",
     "SoftMemory",
+    "SquaredReLU",
     "StateSpaceMemory",
     "StaticCache",
     "SupportMemory",
+    "TrigonometricFeatures",
     "TuringMemory",
 ]
