@@ -91,7 +91,8 @@ def test_any_split_and_any_padding_is_one_pair_after_the_other(data: st.DataObje
         assert not seen[:, ~here].any()
         if here.any():
             alone = [x[b : b + 1, :, here] for x in (q, k, v)]
-            one = loops(*(x / x.norm(dim=-1, keepdim=True) for x in alone[:2]), alone[2], beta[b : b + 1, :, here])
+            asked, keys = (x / x.norm(dim=-1, keepdim=True) for x in alone[:2])
+            one = loops(asked, keys, alone[2], beta[b : b + 1, :, here])
             torch.testing.assert_close(mine[:, here], one[0], rtol=0, atol=1e-10)
             assert torch.equal(seen[0, here], torch.arange(1, int(here.sum()) + 1))
 

@@ -6,6 +6,7 @@ Inputs have a standard deviation of at most ½: the error grows as exp(‖x + y�
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -33,7 +34,11 @@ def estimates(kind: str, rows: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return inside.mean(1) * (-(x * x).sum(-1) / 2 - (y * y).sum(-1) / 2).exp()
 
 
-MAPS = {"positive": PositiveFeatures, "hyperbolic": HyperbolicFeatures, "trigonometric": TrigonometricFeatures}
+MAPS: dict[str, Callable[..., Callable[[Tensor], Tensor]]] = {
+    "positive": PositiveFeatures,
+    "hyperbolic": HyperbolicFeatures,
+    "trigonometric": TrigonometricFeatures,
+}
 
 
 @pytest.mark.parametrize("kind", MAPS)
