@@ -21,6 +21,7 @@ __all__ = [
     "entmax",
     "flex_window",
     "forward_backward",
+    "installed",
     "local_window",
     "sdpa",
     "x_attend",
@@ -71,7 +72,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, mask: Tensor 
 
 def entmax(name: str) -> Callable[[Tensor], Tensor]:
     """`sparsemax`, `entmax15` or another of the entmax package, along the last axis."""
-    function = getattr(_package("entmax"), name)
+    function = getattr(installed("entmax"), name)
 
     def normalise(scores: Tensor) -> Tensor:
         result: Tensor = function(scores, dim=-1)
@@ -82,7 +83,7 @@ def entmax(name: str) -> Callable[[Tensor], Tensor]:
 
 def local_window(q: Tensor, k: Tensor, v: Tensor, left: int, right: int) -> Callable[[], object]:
     """local-attention's blocks, masked to exactly `left` neighbours before and `right` (0, or `left`) after."""
-    package = _package("local_attention")
+    package = installed("local_attention")
     attend = package.LocalAttention(
         window_size=left,
         causal=right == 0,
@@ -97,7 +98,7 @@ def local_window(q: Tensor, k: Tensor, v: Tensor, left: int, right: int) -> Call
 
 def x_attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Callable[[], object]:
     """x-transformers' Attend as it comes."""
-    attend = _package("x_transformers.attend").Attend(causal=causal)
+    attend = installed("x_transformers.attend").Attend(causal=causal)
     return forward_backward(lambda: attend(q, k, v)[0], (q, k, v))
 
 
@@ -118,7 +119,7 @@ def flex_window(q: Tensor, k: Tensor, v: Tensor, left: int) -> Callable[[], obje
     return forward_backward(lambda: attend(q, k, v, block_mask=blocks), (q, k, v))
 
 
-def _package(name: str) -> Any:
+def installed(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -36,6 +36,7 @@ GOALS = {
     "memory": Counter(),
     "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),
     "soft_alignment": Counter(),
+    "scan": Counter({"≥ 5": 2, "≤ 1e-05": 1}),
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
     "tiles": Counter({"≤ 1.5": 36, "≤ 25": 9}),
@@ -75,7 +76,7 @@ def test_every_benchmark_is_tested() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_has_its_goals_and_no_peer_disagrees(name: str) -> None:
-    for package in ("entmax", "local_attention", "x_transformers"):
+    for package in ("entmax", "local_attention", "mambapy", "x_transformers"):
         pytest.importorskip(package)
     rows = measured(importlib.import_module(f"benchmarks.{name}"))
     assert Counter(str(row.goal) for row in rows if row.goal) == GOALS[name]

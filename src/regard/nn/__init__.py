@@ -10,6 +10,7 @@ torch.Size([2, 5, 12])
 from regard.nn.attention import Attention
 from regard.nn.computer import Computer
 from regard.nn.episodic import Adjacent, EndToEndMemoryNetwork, LayerWise
+from regard.nn.mamba import Mamba
 from regard.nn.multihead import MultiHead
 from regard.nn.supporting import MemoryNetwork
 from regard.nn.talking import TalkingHeads
@@ -22,6 +23,7 @@ __all__ = [
     "EndToEndMemoryNetwork",
     "LayerWise",
     "MachineState",
+    "Mamba",
     "MemoryNetwork",
     "MultiHead",
     "NeuralTuringMachine",
