@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from regard.memory.addressed import HardMemory, Slots, SoftMemory
 from regard.memory.base import Cost, Memory, PairMemory
-from regard.memory.cache import AsGiven, EightBit, KVCache, StaticCache
+from regard.memory.cache import AsGiven, EightBit, KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
 from regard.memory.differentiable import DifferentiableComputer
 from regard.memory.episodic import EpisodicMemory, SupportMemory
 from regard.memory.linear import (
@@ -44,9 +44,12 @@ __all__ = [
     "KVCache",
     "LinearMemory",
     "Memory",
+    "PagedCache",
     "PairMemory",
     "PerformerMemory",
     "PositiveFeatures",
+    "SinkCache",
+    "SlidingCache",
     "Slots",
     "SoftMemory",
     "SquaredReLU",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard
-from regard.memory.cache import KVCache, StaticCache
-from tests.memory.cache.oracle import Oracle, Sees, all_of
+from regard.memory.cache import KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
+from tests.memory.cache.oracle import Oracle, Sees, all_of, last_of, sinks_and_last
 
 H, G, D, E = 4, 2, 6, 5
 WINDOW, SINKS = 5, 2
@@ -36,6 +36,14 @@ class Kind:
 KINDS = [
     Kind("KVCache", lambda **parts: KVCache(G, D, E, **parts), all_of),
     Kind("StaticCache", lambda **parts: StaticCache(G, D, E, capacity=80, **parts), all_of),
+    Kind("PagedCache", lambda **parts: PagedCache(G, D, E, page=3, **parts), all_of),
+    Kind("SlidingCache", lambda **parts: SlidingCache(G, D, E, window=WINDOW, **parts), last_of(WINDOW), WINDOW),
+    Kind(
+        "SinkCache",
+        lambda **parts: SinkCache(G, D, E, sinks=SINKS, window=WINDOW, **parts),
+        sinks_and_last(SINKS, WINDOW),
+        SINKS + WINDOW,
+    ),
 ]
 
 LENGTHS = st.sampled_from([1, 1, 1, 2, 3, WINDOW - 1, WINDOW, WINDOW + 1, 2 * WINDOW])

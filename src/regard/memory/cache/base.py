@@ -65,6 +65,10 @@ class Cache(PairMemory[S]):
         if getattr(self, name) < least:
             raise RegardError(f"{self._who}: {name} is {getattr(self, name)}, wanted at least {least}")
 
+    def _check_batch(self, batch: int) -> None:
+        if batch < 0:
+            raise RegardError(f"{self._who}: batch is {batch}, wanted a number of rows, 0 or more")
+
     def _look(self, telemetry: Telemetry) -> Look:
         assert isinstance(self.normalize, Normalizer)
         return Look(self._standing, self.normalize, self.engine, telemetry)
@@ -73,8 +77,7 @@ class Cache(PairMemory[S]):
         self, batch: int, dtype: torch.dtype | None, device: torch.device | str | None, *, turned: bool = True
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], torch.dtype]:
         """What the store makes of no keys and no values, and the dtype that is kept."""
-        if batch < 0:
-            raise RegardError(f"{self._who}: batch is {batch}, wanted a number of rows, 0 or more")
+        self._check_batch(batch)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if not dtype.is_floating_point:
             raise RegardError(f"{self._who}: dtype is {dtype}, wanted a floating one")

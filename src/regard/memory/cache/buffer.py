@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from regard.memory.cache.chunk import Chunk, Counts
+from regard.memory.cache.chunk import Chunk, Counts, same
 
 Parts = tuple[Tensor, ...]
 
@@ -29,6 +32,14 @@ class Buffer:
         """Room for ``room`` pairs a row, of zeros: what is behind a row's end is hidden and must still be finite."""
         with torch.inference_mode(False):  # a tensor of inference could not be written outside of it
             return cls(tuple(x.new_zeros(batch, x.shape[1], room, x.shape[3]) for x in like))
+
+    @classmethod
+    def holding(cls, old: Sequence[Tensor], room: int) -> Buffer:
+        """Room for ``room`` pairs a row with a copy of ``old`` at its beginning."""
+        made = cls.empty(tuple(old), old[0].shape[0], room)
+        for new, x in zip(made.parts, old, strict=True):
+            new.data[:, :, : x.shape[2]] = x.detach()
+        return made
 
     @property
     def room(self) -> int:
@@ -74,13 +85,32 @@ class Buffer:
 
 def place(x: Tensor, stops: Counts, chunk: Chunk, new: Tensor) -> None:
     """x[b, :, stops[b] + rank] ← new[b, :, t], in place."""
-    if chunk.valid is None and len(set(stops)) <= 1:
+    if chunk.valid is None and same(stops):
         if stops:
             x[:, :, stops[0] : stops[0] + chunk.length] = new
         return
     b, t, rank = chunk.rows(x.device)
     at = rank + torch.tensor(stops, device=x.device)[b]
     x.transpose(1, 2)[b, at] = new.transpose(1, 2)[b, t]
+
+
+def aligned(x: Tensor, starts: Counts, stops: Counts) -> Tensor:
+    """Each row's own pairs from place 0 on; behind a shorter row's end lies anything finite."""
+    held = max((z - a for a, z in zip(starts, stops, strict=True)), default=0)
+    if same(starts):
+        return x.narrow(2, starts[0] if starts else 0, held)
+    at = torch.tensor(starts, device=x.device)[:, None] + torch.arange(held, device=x.device)
+    return x.take_along_dim(at.clamp(max=x.shape[2] - 1)[:, None, :, None], 2)
+
+
+def joined(x: Tensor, stops: Counts, chunk: Chunk, new: Tensor, length: int) -> Tensor:
+    """Old and new pairs as one tensor that autograd knows."""
+    if chunk.valid is None and same(stops):
+        return torch.cat([x, new], 2)
+    b, t, rank = chunk.rows(x.device)
+    at = rank + torch.tensor(stops, device=x.device)[b]
+    old = F.pad(x, (0, 0, 0, length - x.shape[2]))
+    return old.transpose(1, 2).index_put((b, at), new.transpose(1, 2)[b, t]).transpose(1, 2)
 
 
 def kept_for_gradients(*tensors: Tensor) -> bool:

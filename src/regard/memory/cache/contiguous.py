@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.errors import RegardError
 from regard.memory.base import Cost
 from regard.memory.cache.base import Cache
-from regard.memory.cache.buffer import Buffer, Parts, kept_for_gradients
-from regard.memory.cache.chunk import Chunk, Counts, same
+from regard.memory.cache.buffer import Buffer, Parts, aligned, joined, kept_for_gradients
+from regard.memory.cache.chunk import Chunk, Counts, lengths
 from regard.memory.cache.looks import Telemetry
 from regard.memory.given import check_index
 from regard.reading import Reading
@@ -40,7 +39,7 @@ class CacheState(NamedTuple):
         return tuple(z - a for a, z in zip(self.starts, self.stops, strict=True))
 
 
-class _Wide(NamedTuple):
+class Wide(NamedTuple):
     """A buffer with a chunk written behind what a state holds; nothing has been let go yet."""
 
     buffer: Buffer
@@ -77,13 +76,13 @@ class Contiguous(Cache[CacheState]):
     ) -> CacheState:
         """The state after the pairs; ``places``, if given, is checked to go on where each row stopped."""
         chunk = self._chunk(state, None, k, v, valid, places)
-        return self._kept(state, chunk, self._appended(state, chunk, k, v)) if any(chunk.counts) else state
+        return self.kept(state, chunk, self.appended(state, chunk, k, v)) if any(chunk.counts) else state
 
     def read(self, state: CacheState, q: Tensor, *, telemetry: Telemetry = False) -> Reading:
         """What each query, standing at the newest pair, reads of all that is held; ``telemetry`` as in regard.read."""
         self._asked(state, self._keeps(state), q)
         self._check_whole(state)
-        k, v, starts, stops = self._taken(state, state.buffer, state.starts, state.stops)
+        k, v, starts, stops = self.taken(state, state.buffer, state.starts, state.stops)
         return self._look(telemetry).last(q, k, v, starts, stops, state.seen)
 
     def step(
@@ -99,10 +98,10 @@ class Contiguous(Cache[CacheState]):
     ) -> tuple[Reading, CacheState]:
         """Writes the chunk and reads it all at once: query i stands at pair i."""
         chunk = self._chunk(state, q, k, v, valid, places)
-        wide = self._appended(state, chunk, k, v)
-        kept_k, kept_v, starts, stops = self._taken(state, wide.buffer, wide.starts, wide.stops, chunk)
+        wide = self.appended(state, chunk, k, v)
+        kept_k, kept_v, starts, stops = self.taken(state, wide.buffer, wide.starts, wide.stops, chunk)
         reading = self._look(telemetry).along(q, kept_k, kept_v, starts, stops, chunk, self._last())
-        return reading, self._kept(state, chunk, wide)
+        return reading, self.kept(state, chunk, wide)
 
     def pairs(self, state: CacheState) -> tuple[Tensor, Tensor]:
         """Keys (B, G, S, D) as they are kept, and values; a view where they are kept as given.
@@ -118,13 +117,8 @@ class Contiguous(Cache[CacheState]):
         self._check_whole(state)
         rows = index.tolist()
         held, seen = (tuple(numbers[b] for b in rows) for numbers in (state.held, state.seen))
-        old = [_aligned(x, state.starts, state.stops).index_select(0, index.to(x.device)) for x in state.buffer.parts]
-        if kept_for_gradients(*old):
-            buffer = Buffer(tuple(old))
-        else:
-            buffer = Buffer.empty(state.buffer.parts, len(rows), state.buffer.room)
-            for new, x in zip(buffer.parts, old, strict=True):
-                new.data[:, :, : x.shape[2]] = x
+        old = [aligned(x, state.starts, state.stops).index_select(0, index.to(x.device)) for x in state.buffer.parts]
+        buffer = Buffer(tuple(old)) if kept_for_gradients(*old) else Buffer.holding(old, state.buffer.room)
         return self._state(buffer, 0, seen, (0,) * len(rows), held, state.dtype, len(state.k))
 
     def crop(self, state: CacheState, length: int | Tensor) -> CacheState:
@@ -133,7 +127,7 @@ class Contiguous(Cache[CacheState]):
         The newest state gives what is behind them back to its buffer: states that reach further can no longer be read.
         """
         self._check_whole(state)
-        seen = _lengths(self._who, state.seen, length)
+        seen = lengths(self._who, state.seen, length)
         if seen == state.seen:
             return state
         reach = self._last()
@@ -178,7 +172,7 @@ class Contiguous(Cache[CacheState]):
                 "returned, or one made after it"
             )
 
-    def _taken(
+    def taken(
         self, state: CacheState, buffer: Buffer, starts: Counts, stops: Counts, chunk: Chunk | None = None
     ) -> tuple[Tensor, Tensor, Counts, Counts]:
         """What rows hold between them, in numbers, and where in it theirs begin, and end before the chunk."""
@@ -188,27 +182,25 @@ class Contiguous(Cache[CacheState]):
         k, v = self.store.take(parts[:n], state.dtype), self.store.take(parts[n:], state.dtype)
         return k, v, tuple(a - lo for a in starts), tuple(z - lo for z in stops)
 
-    def _appended(self, state: CacheState, chunk: Chunk, k: Tensor, v: Tensor) -> _Wide:
+    def appended(self, state: CacheState, chunk: Chunk, k: Tensor, v: Tensor) -> Wide:
         """The chunk behind what the state holds, in its buffer or in a new one."""
         turned = self._standing.keys(k, chunk.places(k.device))
         added = (*self.store.put("k", turned), *self.store.put("v", v))
         buffer, starts, stops = state.buffer, state.starts, state.stops
         longest = max((z + n for z, n in zip(stops, chunk.counts, strict=True)), default=0)
         if buffer.takes(state.number, longest, added):
-            return _Wide(buffer, buffer.put(stops, chunk, added), starts, stops)
+            return Wide(buffer, buffer.put(stops, chunk, added), starts, stops)
         held = state.held
-        old = [_aligned(x, starts, stops) for x in buffer.parts]
+        old = [aligned(x, starts, stops) for x in buffer.parts]
         needed = max((z + n for z, n in zip(held, chunk.counts, strict=True)), default=0)
         none = (0,) * len(held)
         if kept_for_gradients(*buffer.parts, *added):
-            parts = tuple(_joined(x, held, chunk, new, needed) for x, new in zip(old, added, strict=True))
-            return _Wide(Buffer(parts), 0, none, held)
-        buffer = Buffer.empty(buffer.parts, len(held), self._room(needed, buffer.room))
-        for new, x in zip(buffer.parts, old, strict=True):
-            new.data[:, :, : x.shape[2]] = x.detach()
-        return _Wide(buffer, buffer.put(held, chunk, added), none, held)
+            parts = tuple(joined(x, held, chunk, new, needed) for x, new in zip(old, added, strict=True))
+            return Wide(Buffer(parts), 0, none, held)
+        buffer = Buffer.holding(old, self._room(needed, buffer.room))
+        return Wide(buffer, buffer.put(held, chunk, added), none, held)
 
-    def _kept(self, state: CacheState, chunk: Chunk, wide: _Wide) -> CacheState:
+    def kept(self, state: CacheState, chunk: Chunk, wide: Wide) -> CacheState:
         """The next state."""
         stops = tuple(z + n for z, n in zip(wide.stops, chunk.counts, strict=True))
         return self._state(wide.buffer, wide.number, chunk.after, wide.starts, stops, state.dtype, len(state.k))
@@ -283,37 +275,3 @@ class StaticCache(Contiguous):
 
     def _room(self, needed: int, now: int) -> int:
         return self.capacity
-
-
-def _aligned(x: Tensor, starts: Counts, stops: Counts) -> Tensor:
-    """Each row's own pairs from place 0 on; behind a shorter row's end lies anything finite."""
-    held = max((z - a for a, z in zip(starts, stops, strict=True)), default=0)
-    if same(starts):
-        return x.narrow(2, starts[0] if starts else 0, held)
-    at = torch.tensor(starts, device=x.device)[:, None] + torch.arange(held, device=x.device)
-    return x.take_along_dim(at.clamp(max=x.shape[2] - 1)[:, None, :, None], 2)
-
-
-def _joined(x: Tensor, stops: Counts, chunk: Chunk, new: Tensor, length: int) -> Tensor:
-    """Old and new pairs as one tensor that autograd knows."""
-    if chunk.valid is None and same(stops):
-        return torch.cat([x, new], 2)
-    b, t, rank = chunk.rows(x.device)
-    at = rank + torch.tensor(stops, device=x.device)[b]
-    old = F.pad(x, (0, 0, 0, length - x.shape[2]))
-    return old.transpose(1, 2).index_put((b, at), new.transpose(1, 2)[b, t]).transpose(1, 2)
-
-
-def _lengths(who: str, seen: Counts, length: int | Tensor) -> Counts:
-    given: list[int] = [length] * len(seen) if isinstance(length, int) else length.tolist()
-    longest = max(seen, default=0)
-    if isinstance(length, int):
-        if not 0 <= length <= longest:
-            raise RegardError(f"{who}: crop to {length}, wanted 0 to {longest}, the longest row's length")
-        return tuple(min(length, s) for s in seen)
-    if length.dtype not in (torch.int32, torch.int64) or tuple(length.shape) != (len(seen),):
-        raise RegardError(f"{who}: length is {tuple(length.shape)} of {length.dtype}, wanted integers ({len(seen)},)")
-    for b, (n, s) in enumerate(zip(given, seen, strict=True)):
-        if not 0 <= n <= s:
-            raise RegardError(f"{who}: crop of row {b} to {n}, wanted 0 to {s}, its length")
-    return tuple(given)

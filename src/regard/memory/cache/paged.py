@@ -1,0 +1,285 @@
+"""A cache in pages: rows of their own lengths over one pool, and rows that were one share what they had."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.memory.base import Cost
+from regard.memory.cache.base import Cache
+from regard.memory.cache.buffer import Parts, kept_for_gradients
+from regard.memory.cache.chunk import Chunk, Counts, lengths
+from regard.memory.cache.looks import Telemetry, stacked
+from regard.memory.given import check_index
+from regard.reading import Reading
+
+
+class Page:
+    """A number of the pool that is somebody's. When the last state that has it is gone, the number is free again.
+
+    ``filled`` of its places were given out: who ends there may write on, who ends sooner writes on in a copy.
+    """
+
+    __slots__ = ("filled", "free", "number")
+
+    def __init__(self, number: int, filled: int, free: list[int]) -> None:
+        self.number, self.filled, self.free = number, filled, free
+
+    def __del__(self) -> None:
+        self.free.append(self.number)
+
+
+class Pool:
+    """Pages of ``size`` pairs, tensors (G, pages · size, ·), at most ``limit`` of them if there is one."""
+
+    __slots__ = ("free", "limit", "parts", "size")
+
+    def __init__(self, parts: Parts, size: int, limit: int | None) -> None:
+        self.parts, self.size, self.limit = parts, size, limit
+        self.free: list[int] = []
+
+    @property
+    def pages(self) -> int:
+        return self.parts[0].shape[1] // self.size
+
+    @property
+    def nbytes(self) -> int:
+        return sum(x.numel() * x.element_size() for x in self.parts)
+
+    def provide(self, who: str, wanted: int) -> None:
+        """Makes sure that so many pages are free; doubles the pool, or raises where it may not grow so far."""
+        missing = wanted - len(self.free)
+        if missing <= 0:
+            return
+        now = self.pages
+        if self.limit is not None and now + missing > self.limit:
+            raise RegardError(
+                f"{who}: {wanted} pages are needed and {len(self.free) + self.limit - now} are free of {self.limit}; "
+                "nothing was written; let states go that are no longer read, or build it with more pages"
+            )
+        pages = max(now + missing, 2 * now)
+        pages = pages if self.limit is None else min(pages, self.limit)
+        with torch.inference_mode(False):
+            parts = tuple(x.new_zeros(x.shape[0], pages * self.size, x.shape[2]) for x in self.parts)
+        for new, x in zip(parts, self.parts, strict=True):
+            new.data[:, : x.shape[1]] = x
+        self.parts = parts
+        self.free.extend(range(now, pages))
+
+    def page(self, filled: int) -> Page:
+        """A free page, the first there is: pages that follow one another are read where they lie."""
+        heapq.heapify(self.free)
+        return Page(heapq.heappop(self.free), filled, self.free)
+
+    def copied(self, page: Page, filled: int) -> Page:
+        """A page of its own with the first ``filled`` pairs of this one."""
+        new = self.page(filled)
+        for x in self.parts:
+            at, to = page.number * self.size, new.number * self.size
+            x.data[:, to : to + filled] = x[:, at : at + filled]
+        return new
+
+    def row(self, pages: tuple[Page, ...], length: int, copy: bool) -> Parts:
+        """The first ``length`` pairs of pages, (1, G, length, ·): a view where the pages follow one another."""
+        numbers = [page.number for page in pages]
+        if not copy and numbers == list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
+            at = numbers[0] * self.size if numbers else 0
+            return tuple(x[None, :, at : at + length] for x in self.parts)
+        at_page = torch.tensor(numbers, dtype=torch.long, device=self.parts[0].device)
+        found = []
+        for x in self.parts:
+            by_page = (
+                x.unflatten(1, (-1, self.size)) if x.shape[1] else x.new_empty(x.shape[0], 0, self.size, x.shape[2])
+            )
+            found.append(by_page.index_select(1, at_page).flatten(1, 2)[None, :, :length])
+        return tuple(found)
+
+
+class PagedState(NamedTuple):
+    """Which pages hold each row, and how many pairs it has; the pool is shared by all states that came of one reset."""
+
+    pages: tuple[tuple[Page, ...], ...]
+    seen: Counts
+    dtype: torch.dtype
+    keys: int  # how many of the pool's parts are of keys
+    pool: Pool
+
+
+@dataclass(frozen=True, eq=False)
+class PagedCache(Cache[PagedState]):
+    """All keys and values in pages of ``page`` pairs out of a pool that grows, or has at most ``pages``.
+
+    Rows have their own lengths and take no room for one another. ``reorder`` copies nothing: rows that came of one row
+    share its pages, and write on in a copy of the last one only. An older state stays right, after ``crop`` too. A page
+    is free again when the last state that has it is gone. Reads are what :class:`KVCache` reads, row by row: of a view
+    where a row's pages follow one another, as those of a single row do, else of a copy. It is written in place, so it
+    refuses keys and values that want a gradient; queries may.
+
+    >>> import torch
+    >>> cache = PagedCache(heads=1, width=2, page=4)
+    >>> state = cache.write(cache.reset(), torch.ones(1, 1, 6, 2), torch.ones(1, 1, 6, 2))
+    >>> both = cache.reorder(state, torch.tensor([0, 0]))
+    >>> both = cache.write(both, torch.ones(2, 1, 1, 2), torch.ones(2, 1, 1, 2))
+    >>> [[page.number for page in row] for row in both.pages]  # the first page is still shared
+    [[0, 1], [0, 2]]
+    """
+
+    page: int = field(default=64, kw_only=True)
+    pages: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least("page", 1)
+        if self.pages is not None:
+            self._at_least("pages", 1)
+
+    def reset(
+        self, batch: int = 1, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> PagedState:
+        self._check_batch(batch)
+        k, v, dtype = self._empty(1, dtype, device)
+        pool = Pool(tuple(x[0] for x in (*k, *v)), self.page, self.pages)
+        return PagedState(((),) * batch, (0,) * batch, dtype, len(k), pool)
+
+    @staticmethod
+    def batch(state: tuple[Any, ...]) -> int:
+        assert isinstance(state, PagedState)
+        return len(state.seen)
+
+    def write(
+        self, state: PagedState, k: Tensor, v: Tensor, *, valid: Tensor | None = None, places: Tensor | None = None
+    ) -> PagedState:
+        """The state after the pairs; ``places``, if given, is checked to go on where each row stopped."""
+        chunk = self._given(state, self._keeps(state), state.seen, None, k, v, valid, places)
+        return self._appended(state, chunk, k, v)
+
+    def read(self, state: PagedState, q: Tensor, *, telemetry: Telemetry = False) -> Reading:
+        """What each query, standing at the newest pair, reads of all that is held; ``telemetry`` as in regard.read."""
+        self._asked(state, self._keeps(state), q)
+        look, rows = self._look(telemetry), []
+        for b, n in enumerate(state.seen):
+            k, v = self._row(state, b, q)
+            rows.append(look.last(q[b : b + 1], k, v, (0,), (n,), (n,)))
+        return stacked(rows) if rows else look.plain(q, *self._nothing(state))
+
+    def step(
+        self,
+        state: PagedState,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        valid: Tensor | None = None,
+        places: Tensor | None = None,
+        telemetry: Telemetry = False,
+    ) -> tuple[Reading, PagedState]:
+        """Writes the chunk and reads it all at once: query i stands at pair i."""
+        chunk = self._given(state, self._keeps(state), state.seen, q, k, v, valid, places)
+        after, look, rows = self._appended(state, chunk, k, v), self._look(telemetry), []
+        for b, n in enumerate(state.seen):
+            held_k, held_v = self._row(after, b, q)
+            mine = Chunk(
+                (n,), (chunk.counts[b],), chunk.length, None if chunk.valid is None else chunk.valid[b : b + 1]
+            )
+            rows.append(look.along(q[b : b + 1], held_k, held_v, (0,), (n,), mine))
+        return (stacked(rows) if rows else look.plain(q, *self._nothing(state))), after
+
+    def reorder(self, state: PagedState, index: Tensor) -> PagedState:
+        """The state whose row b is row ``index[b]``; pages are shared, nothing is copied."""
+        check_index(self._who, index, self.batch(state))
+        rows = index.tolist()
+        return state._replace(pages=tuple(state.pages[b] for b in rows), seen=tuple(state.seen[b] for b in rows))
+
+    def crop(self, state: PagedState, length: int | Tensor) -> PagedState:
+        """The state with the first ``length`` pairs of each row, (B,) for its own. What was longer stays right."""
+        seen = lengths(self._who, state.seen, length)
+        pages = tuple(row[: -(-n // self.page)] for row, n in zip(state.pages, seen, strict=True))
+        return state._replace(pages=pages, seen=seen)
+
+    def nbytes(self, state: PagedState) -> int:
+        """Bytes of the pairs that are held, those that rows share once; the pool's are in :meth:`reserved`."""
+        most: dict[int, int] = {}
+        for row, n in zip(state.pages, state.seen, strict=True):
+            for at, page in enumerate(row):
+                most[page.number] = max(most.get(page.number, 0), min(self.page, n - at * self.page))
+        return sum(most.values()) * self._pair_bytes(state.pool.parts[0].shape[2], state.dtype.itemsize)
+
+    def reserved(self, state: PagedState) -> int:
+        """Bytes of the pool, free pages included; all states that came of one reset share it."""
+        return state.pool.nbytes
+
+    def cost(self, length: int) -> Cost:
+        """Linear in what is held. Of float32 pairs, and as many query heads as key heads."""
+        return self._cost(length + 1)
+
+    def _keeps(self, state: PagedState) -> tuple[torch.dtype, torch.device]:
+        return state.dtype, state.pool.parts[0].device
+
+    def _row(self, state: PagedState, b: int, q: Tensor) -> tuple[Tensor, Tensor]:
+        # What autograd keeps must not be a view of pages that will be somebody else's.
+        parts = state.pool.row(state.pages[b], state.seen[b], copy=kept_for_gradients(q))
+        n = state.keys
+        return self.store.take(parts[:n], state.dtype), self.store.take(parts[n:], state.dtype)
+
+    def _nothing(self, state: PagedState) -> tuple[Tensor, Tensor]:
+        k, v, _ = self._empty(0, state.dtype, self._keeps(state)[1])
+        return self.store.take(k, state.dtype), self.store.take(v, state.dtype)
+
+    def _appended(self, state: PagedState, chunk: Chunk, k: Tensor, v: Tensor) -> PagedState:
+        turned = self._standing.keys(k, chunk.places(k.device))
+        if kept_for_gradients(turned, v):
+            raise RegardError(
+                f"{self._who}: k or v wants a gradient, and pages are written in place; write under torch.no_grad(), "
+                "or take KVCache"
+            )
+        added = (*self.store.put("k", turned), *self.store.put("v", v))
+        pool, size = state.pool, self.page
+        own = self._own_ends(state, chunk)
+        fresh = [
+            -(-(n + more) // size) - len(row)
+            for row, n, more in zip(state.pages, state.seen, chunk.counts, strict=True)
+        ]
+        pool.provide(self._who, sum(fresh) + own.count(False))
+        table = []
+        for b, (row, n, more) in enumerate(zip(state.pages, state.seen, chunk.counts, strict=True)):
+            pages = list(row)
+            if not own[b]:
+                pages[-1] = pool.copied(pages[-1], n % size)
+            pages.extend(pool.page(0) for _ in range(fresh[b]))
+            for page in pages[n // size :] if more else ():
+                page.filled = size
+            if more and (n + more) % size:
+                pages[-1].filled = (n + more) % size
+            table.append(tuple(pages))
+        after = state._replace(pages=tuple(table), seen=chunk.after)
+        self._put(after, state.seen, chunk, added)
+        return after
+
+    def _own_ends(self, state: PagedState, chunk: Chunk) -> list[bool]:
+        """Whether each row may write on in its last page: it ends where the page does, and no row before it goes on."""
+        taken, found = set[int](), []
+        for row, n, more in zip(state.pages, state.seen, chunk.counts, strict=True):
+            if not more or n % self.page == 0:
+                found.append(True)
+                continue
+            last = row[-1]
+            found.append(last.filled == n % self.page and last.number not in taken)
+            taken.add(last.number)
+        return found
+
+    def _put(self, after: PagedState, before: Counts, chunk: Chunk, added: Parts) -> None:
+        device, size = added[0].device, self.page
+        b, t, _ = chunk.rows(device)
+        slots = [
+            row[n // size].number * size + n % size
+            for row, start, more in zip(after.pages, before, chunk.counts, strict=True)
+            for n in range(start, start + more)
+        ]
+        at = torch.tensor(slots, dtype=torch.long, device=device)
+        for x, new in zip(after.pool.parts, added, strict=True):
+            x.data[:, at] = new.detach().transpose(1, 2)[b, t].transpose(0, 1)  # (N, G, ·) as (G, N, ·)
