@@ -32,12 +32,20 @@ MEMORIES: dict[str, Made] = {
     "kv, rotary": lambda: m.KVCache(G, D, E, score=Rotary(ScaledDot())),
     "kv, entmax": lambda: m.KVCache(G, D, E, normalize="entmax15"),
     "static": lambda: m.StaticCache(G, D, E, capacity=29),
+    "paged": lambda: m.PagedCache(G, D, E, page=3),
+    "sliding": lambda: m.SlidingCache(G, D, E, window=5),
+    "sinks": lambda: m.SinkCache(G, D, E, sinks=2, window=7, score=Rotary(ScaledDot())),
+    "linear": lambda: m.LinearMemory(G, D, E),
+    "performer": lambda: m.PerformerMemory(G, D, E, features=13, generator=torch.Generator().manual_seed(2)),
+    "delta": lambda: m.DeltaMemory(G, D, E),
     "state space": lambda: m.StateSpaceMemory(G, D, E),
 }
 #: Parts merge to the whole: all that was written is seen, wherever it stands.
-WHOLE = [name for name in MEMORIES if name in ("kv", "static", "linear", "performer")]
+WHOLE = [name for name in MEMORIES if name in ("kv", "static", "paged", "linear", "performer")]
 #: Weights are at least 0 and sum to 1.
 AVERAGES = [name for name in MEMORIES if name not in ("state space", "delta")]
+#: Pages are written in place for good, and refuse what wants a gradient.
+DIFFERENTIABLE = [name for name in MEMORIES if name != "paged"]
 
 
 def every(names: list[str] | None = None) -> pytest.MarkDecorator:
@@ -96,18 +104,25 @@ def test_what_is_not_valid_is_as_if_it_had_never_been(name: str) -> None:
         torch.testing.assert_close(memory.read(row, ask).output, memory.read(after, ask).output, atol=1e-10, rtol=1e-9)
 
 
-@every()
-def test_nothing_is_read_of_nothing(name: str) -> None:
-    memory = MEMORIES[name]()
-    q, k, v = (x.requires_grad_() for x in chunk())
-    empty = memory.read(memory.reset(B, dtype=F64), q)
+def of_nothing(memory: PairMemory[Any], q: Tensor, k: Tensor, v: Tensor) -> list[regard.Reading]:
+    """Readings of an empty memory, and of one that was told nothing valid."""
     nobody = torch.zeros(B, L, dtype=torch.bool)
     silent, state = memory.step(memory.reset(B, dtype=F64), q, k, v, valid=nobody)
-    for found in (empty, silent, memory.read(state, q)):
+    return [memory.read(memory.reset(B, dtype=F64), q), silent, memory.read(state, q)]
+
+
+@every()
+def test_nothing_is_read_of_nothing(name: str) -> None:
+    for found in of_nothing(MEMORIES[name](), *chunk()):
         assert found.output.abs().max() == 0
         assert found.seen.abs().max() == 0
         assert bool((found.lse == -math.inf).all()) or bool(found.no_merge)
-    (empty.output.sum() + silent.output.sum() + memory.read(state, q).output.sum()).backward()
+
+
+@every(DIFFERENTIABLE)
+def test_nothing_has_no_gradient(name: str) -> None:
+    q, k, v = (x.requires_grad_() for x in chunk())
+    torch.stack([found.output for found in of_nothing(MEMORIES[name](), q, k, v)]).sum().backward()
     for x in (q, k, v):
         assert x.grad is None or x.grad.abs().max() == 0
 
@@ -193,7 +208,7 @@ def test_what_is_refused_leaves_the_state_whole(name: str) -> None:
     assert torch.equal(memory.read(state, q).output, before)
 
 
-@every()
+@every(DIFFERENTIABLE)
 def test_gradients_are_those_of_one_after_the_other(name: str) -> None:
     memory = MEMORIES[name]()
     given = chunk()
