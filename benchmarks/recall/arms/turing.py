@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from benchmarks.recall.experiment import Exam
 from regard.memory.tasks import Symbols, Task
 from regard.memory.turing import Address, TuringMemory
 from regard.nn.turing import NeuralTuringMachine
 
-__all__ = ["Turing", "content_only", "ntm"]
+__all__ = ["Turing", "content_only", "moving_on", "ntm"]
 
 
 class Turing(nn.Module):
@@ -53,3 +54,20 @@ def ntm(task: Task, hidden: int, slots: int, width: int) -> nn.Module:
 def content_only(task: Task, hidden: int, slots: int, width: int) -> nn.Module:
     """The same with content addressing alone."""
     return _sized(ByContent, task, hidden, slots, width)
+
+
+def moving_on(exam: Exam, model: nn.Module) -> dict[str, float]:
+    """From one answer to the next, in how many percent of the steps the reading head goes one slot on."""
+    assert isinstance(model, Turing)
+    slots = model.machine.memory.slots
+    went = steps = 0
+    for example in exam.questions():
+        state, at = model.machine.reset(example.inputs.shape[0]), []
+        for x in example.inputs.unbind(1):
+            _, state = model.machine.step(x, state)
+            at.append(state.memory.reading[:, 0].argmax(-1))
+        asked = example.asked[:, 1:] & example.asked[:, :-1]
+        moved = torch.stack(at, 1).diff(dim=1) % slots  # (B, L − 1)
+        went += int((moved == 1)[asked].sum())
+        steps += int(asked.sum())
+    return {"read head +1 (%)": 100 * went / steps}
