@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.machine import Machine, rate
-from benchmarks.harness.row import Line, Point, Row
+from benchmarks.harness.row import Line, Point, Row, Spot
 from benchmarks.harness.setting import Setting
 
 if TYPE_CHECKING:
@@ -23,20 +23,23 @@ OTHER = "goals are set for float32 on a CPU; here they are not judged"
 
 @dataclass
 class Report:
-    """The rows, points and lines of one run, in the order they were measured. It draws itself as tables."""
+    """The rows, points, spots and lines of one run, in the order they were measured. It draws itself as tables."""
 
     machine: Machine
     setting: Setting
     rows: list[Row] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    spots: list[Spot] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     interrupted: bool = False
 
-    def add(self, found: Row | Point | Line, benchmark: str) -> None:
+    def add(self, found: Row | Point | Spot | Line, benchmark: str) -> None:
         if isinstance(found, Row):
             self.rows.append(found.of(benchmark))
         elif isinstance(found, Line):
             self.lines.append(found)
+        elif isinstance(found, Spot):
+            self.spots.append(found)
         else:
             self.points.append(found)
 
@@ -62,6 +65,7 @@ class Report:
             "summary": self.summary,
             "rows": [row.to_dict() for row in self.rows],
             "points": [point.to_dict() for point in self.points],
+            "spots": [spot.to_dict() for spot in self.spots],
             "lines": [line.to_dict() for line in self.lines],
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-__all__ = ["Cost", "Goal", "Line", "Point", "Row", "at_least", "at_most"]
+__all__ = ["Cost", "Goal", "Line", "Point", "Row", "Spot", "at_least", "at_most"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,24 @@ class Line:
     table: str
     cells: dict[str, str]
     found: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One point of a panel: what ``series`` was at x. Panels stand side by side and share one legend."""
+
+    panel: str
+    series: str
+    x: float
+    y: float
+    axes: tuple[str, str]
+    logarithmic: bool = False
+    """Whether y is drawn by its logarithm; x always is."""
+    peer: bool = False
+    """Whether it is somebody else's, and drawn with a broken line."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -5,7 +5,7 @@ Its file name is its name on the command line. It holds two things:
 
     TITLE = "one line: what is compared with what"
 
-    def rows(setting: Setting) -> Iterator[Row | Point | Line]: ...
+    def rows(setting: Setting) -> Iterator[Row | Point | Spot | Line]: ...
 
 `rows` measures, and yields each line of the table when it has it, so that an interrupted run shows what it has.
 Slow imports go inside functions, so that `--list` stays quick. `benchmarks/harness/` is what they share:
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from benchmarks.harness.report import Report
-    from benchmarks.harness.row import Line, Point, Row
+    from benchmarks.harness.row import Line, Point, Row, Spot
     from benchmarks.harness.setting import Setting
 
     Say = Callable[[str], None]
-    Rows = Callable[[Setting, Say], Iterator[Row | Point | Line]]
+    Rows = Callable[[Setting, Say], Iterator[Row | Point | Spot | Line]]
 
 __all__ = ["bench"]
 
@@ -176,13 +176,18 @@ def _report(device: str, dtype: str, engine: str | None, rounds: int, quick: boo
 
 
 def _draw(report: Report, path: Path) -> None:
+    from benchmarks.harness.panels import draw_panels
     from benchmarks.harness.plot import draw
 
     if report.points:
         draw(report.points, path)
         print(f"wrote {path}", file=sys.stderr)
-    else:
-        which = "length, entmax and align_length do"
+    if report.spots:
+        beside = path.with_stem(f"{path.stem}-memory") if report.points else path
+        draw_panels(report.spots, beside)
+        print(f"wrote {beside}", file=sys.stderr)
+    if not report.points and not report.spots:
+        which = "length, entmax, align_length and memory do"
         print(f"{path} is not written: nothing was measured against length ({which})", file=sys.stderr)
 
 
@@ -275,5 +280,5 @@ def _rows(module: types.ModuleType) -> Rows:
     rows: Any = getattr(module, "rows", None)
     if not callable(rows):
         raise RegardError(f"benchmark {module.__file__}: it needs a function rows(setting) that yields rows")
-    found: Callable[[Setting], Iterator[Row | Point | Line]] = rows
+    found: Callable[[Setting], Iterator[Row | Point | Spot | Line]] = rows
     return lambda setting, say: found(setting)
