@@ -35,7 +35,7 @@ def preferred(match: Match, question: Fact, facts: list[Fact], found: list[int],
     for at in found:
         x = [a + b for a, b in zip(x, embedded(match.support, facts[at]), strict=True)]
     x_place = found[-1] if found else len(facts)
-    older = [float(x_place < y), float(x_place < other), float(y < other)]
+    older = [float(x_place < y), float(x_place < other), float(y < other) - float(y > other)]
     one, two = (embedded(match.candidate, facts[i]) for i in (y, other))
     return sum(x[d] * (one[d] - two[d] + embedded(match.time, older)[d]) for d in range(W))
 
@@ -93,6 +93,17 @@ def test_preferences_are_the_papers_and_learn() -> None:
             assert not bool(others[b, k, : S - n].any())
     for x in torch.autograd.grad((for_right - 2 * for_other).sum(), list(vars(learnt.match).values())):
         assert float(x.abs().sum()) > 0
+
+
+@pytest.mark.parametrize(("sign", "wanted"), [(1, 0), (-1, S - 1)])
+def test_of_facts_in_the_same_words_time_alone_decides(sign: int, wanted: int) -> None:
+    """With a weight below 0 for "y is older" the newest is found, with one above 0 the oldest."""
+    question = torch.ones(1, F, dtype=torch.float64)
+    U = torch.ones(1, F, dtype=torch.float64)
+    time = torch.tensor([[0.0, 0.0, float(sign)]], dtype=torch.float64)
+    one = SupportMemory(F, Match(U, U, U, time), 1)
+    state = one.write(one.reset(1, dtype=torch.float64), full(1, 1, F).expand(1, S, F))
+    assert one.chain(state, question).tolist() == [[wanted]]
 
 
 def test_what_is_found_is_hard() -> None:

@@ -65,13 +65,15 @@ class EpisodicMemory(Memory[Facts]):
 
     Source: Sukhbaatar et al. 2015, sections 2 and 4.1.
 
-    >>> memory = EpisodicMemory(width=2, hops=2)
-    >>> follows = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])  # whom the first fact leads to the second
-    >>> k, v = torch.stack([follows, follows], 1) * 20, torch.stack([follows.flip(1), follows.flip(1)], 1)
-    >>> state = memory.write(memory.reset(), k, v)
-    >>> found = memory.recall(state, torch.tensor([[[1.0, 0.0]]]))
-    >>> [int(hop.peak_at) for hop in found.hops]
-    [0, 0]
+    >>> lamp, anna, hall = torch.eye(3)
+    >>> nothing = torch.zeros(3)
+    >>> keys = torch.stack([torch.stack([lamp, nothing]), torch.stack([nothing, anna])])  # a set for each hop
+    >>> values = torch.stack([anna, hall]).expand(2, -1, -1)
+    >>> memory = EpisodicMemory(width=3, hops=2)
+    >>> state = memory.write(memory.reset(), 9 * keys[None], values[None])
+    >>> found = memory.recall(state, lamp.view(1, 1, 3))
+    >>> [int(hop.peak_at) for hop in found.hops], found.query.round(decimals=2)
+    ([0, 1], tensor([[[1., 1., 1.]]]))
     """
 
     width: int

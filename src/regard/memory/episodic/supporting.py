@@ -29,7 +29,8 @@ class Match:
     """U of s(x, y) = (U Φ_x(x))ᵀ (U Φ_y(y)), its columns by what they are for.
 
     A word counts apart in each of the three roles (the paper's D = 3|W| features), so ``question``, ``support`` and
-    ``candidate`` are (d, F) each; ``time`` is (d, 3): "x is older than y", "x is older than y′", "y is older than y′".
+    ``candidate`` are (d, F) each; ``time`` is (d, 3): "x is older than y", "x is older than y′", "y is older than y′",
+    the last one −1 where y is the newer: of two facts in the same words nothing else could prefer the newer.
     """
 
     question: Tensor
@@ -171,7 +172,8 @@ class SupportMemory(Memory[Told]):
         one = y.dim() == 1
         if one:
             x_place, y, other = x_place.unsqueeze(1), y.unsqueeze(1), other.unsqueeze(1)
-        older = torch.stack([x_place < y, x_place < other, y < other], -1).to(x.dtype)
+        places = [x_place < y, x_place < other, (y < other).long() - (y > other).long()]
+        older = torch.stack([place.to(x.dtype) for place in places], -1)
         found = match.gather(1, y) - match.gather(1, other) + (older @ when.unsqueeze(-1)).squeeze(-1)
         return found.squeeze(1) if one else found
 

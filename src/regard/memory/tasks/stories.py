@@ -114,7 +114,7 @@ class Stories(Task):
         sentences.scatter_(-1, ends, NUMBER["."])
         mark = torch.full((batch, 1), NUMBER["?"])
         inputs = torch.cat([sentences.flatten(1), story.question, mark], 1)
-        asked = inputs == NUMBER["?"]
+        asked = self.asked(inputs)
         return Example(inputs, asked * story.answer[:, None], asked, torch.ones_like(asked))
 
     def oracle(self, inputs: Tensor) -> Tensor:
@@ -126,10 +126,14 @@ class Stories(Task):
             found[at] = NUMBER[simulated([word for word in words[:at] if word])]
         return answers
 
+    def asked(self, inputs: Tensor) -> Tensor:
+        """Where streams of words (B, L) ask for the answer: booleans (B, L), at the question mark."""
+        return inputs == NUMBER["?"]
+
     def heard(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Streams of words as sentences (B, S, J) and questions (B, Q), without their marks: what a reader is given."""
         length = len(_question(self._questions()[0]))
-        ends = (inputs == NUMBER["?"]).byte().argmax(-1, keepdim=True)
+        ends = self.asked(inputs).byte().argmax(-1, keepdim=True)
         question = inputs.gather(1, ends - length + torch.arange(length, device=inputs.device))
         steps = torch.arange(inputs.shape[1], device=inputs.device)
         told = torch.where((steps < ends - length) & (inputs != NUMBER["."]), inputs, 0)
