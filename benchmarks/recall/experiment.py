@@ -53,6 +53,12 @@ class Exam:
 Build = Callable[[Task], nn.Module]
 Each = Callable[[nn.Module, torch.optim.Optimizer, int], None]
 Look = Callable[[nn.Module], dict[str, float]]
+Loss = Callable[[nn.Module, Task, Example], Tensor]
+
+
+def answered(model: nn.Module, task: Task, example: Example) -> Tensor:
+    """The task's loss of what the model answers."""
+    return task.loss(model(example.inputs), example)
 
 
 def leave(model: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:
@@ -71,7 +77,8 @@ class Arm:
     ``build`` makes it for a task, after the seed was set; called with an example's inputs it returns logits
     (B, L, ``answers.width``). ``goals`` are bounds on the percentage wrong in the exams, by their names, that the worst
     seed is to keep. ``recipe`` stands in for the experiment's; ``each`` is called before every update (a rate that
-    falls, a normaliser that is put in late); ``look`` finds more to report of the trained model.
+    falls, a normaliser that is put in late); ``look`` finds more to report of the trained model; ``loss`` is what
+    training makes small, where it is not the task's loss of the answers.
     """
 
     says: str
@@ -80,6 +87,7 @@ class Arm:
     recipe: Recipe | None = None
     each: Each = leave
     look: Look = nothing
+    loss: Loss = answered
 
 
 @dataclass(frozen=True)

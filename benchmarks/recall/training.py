@@ -118,7 +118,7 @@ class Run:
         task, recipe = self.experiment.task, self.recipe
         self.arm.each(self.model, self.optimiser, self.at.step)
         example = task.draw(recipe.batch, self.generator)
-        loss = task.loss(self.model(example.inputs), example)
+        loss = self.arm.loss(self.model, task, example)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
