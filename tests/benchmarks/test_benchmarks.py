@@ -29,7 +29,7 @@ GOALS = {
     "align_best": Counter(),
     "align_length": Counter({"≤ 1.1": 1, "≤ 2,048": 1}),
     "additive": Counter({"≥ 25": 2, "≥ 12": 2, "≤ 200": 2}),
-    "decode": Counter(),
+    "decode": Counter({"≤ 1": 1, "≤ 1.5": 1}),
     "entmax": Counter({"≥ 50": 1, "≥ 40": 1, "≥ 10": 1, "≤ 1.1": 1}),
     "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
     "heads": Counter(),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.memory import KVCache, StaticCache
+from regard.memory import KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
 
 G, D, E = 2, 6, 5
 
@@ -22,10 +22,11 @@ def ask(B: int = 1, L: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(B, 4, L, D, dtype=dtype)
 
 
-CACHES = [KVCache(G, D, E), StaticCache(G, D, E, capacity=90)]
+CACHES: list[Any] = [KVCache(G, D, E), StaticCache(G, D, E, capacity=90)]
+ALL = [*CACHES, PagedCache(G, D, E, page=4), SlidingCache(G, D, E, window=50), SinkCache(G, D, E, sinks=2, window=50)]
 
 
-@pytest.mark.parametrize("cache", CACHES, ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("cache", ALL, ids=lambda c: type(c).__name__)
 def test_two_futures_of_one_state_do_not_touch(cache: Any) -> None:
     start = cache.write(cache.reset(1), *pairs(1, 3))
     one, other, q = pairs(1, 2), pairs(1, 4), ask()
@@ -92,7 +93,7 @@ def test_the_capacity_does_not_matter() -> None:
         assert torch.equal(other, found[0])
 
 
-@pytest.mark.parametrize("cache", CACHES, ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("cache", ALL, ids=lambda c: type(c).__name__)
 @pytest.mark.parametrize("ragged", [False, True])
 def test_gradients_are_those_of_a_whole_read(cache: Any, ragged: bool) -> None:
     k, v = (x.requires_grad_() for x in pairs(2, 9, torch.float64))
@@ -160,7 +161,7 @@ def test_half_precision_is_kept_as_given_and_read_in_single(dtype: torch.dtype) 
     assert (found.double() - whole).abs().max() < 8 * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("cache", CACHES, ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize("cache", ALL, ids=lambda c: type(c).__name__)
 def test_what_does_not_fit_is_refused_and_nothing_is_written(cache: Any) -> None:
     state = cache.write(cache.reset(2), *pairs(2, 3))
     q, (k, v) = ask(2, 2), pairs(2, 2)

@@ -21,6 +21,8 @@ from regard.memory.given import check_queries
 from regard.normalize import Normalizer
 from regard.score import Score
 
+_NOWHERE = torch.empty(0, dtype=torch.long)
+
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
@@ -116,6 +118,10 @@ class Cache(PairMemory[S]):
                     f"{self._who}: {name} is {x.dtype} on {x.device}, the state keeps {kept[0]} on {kept[1]}; wanted "
                     f"the same: {name}.to(…), or reset(dtype=…, device=…)"
                 )
+
+    def _turned(self, k: Tensor, chunk: Chunk) -> Tensor:
+        """The chunk's keys as they are kept."""
+        return self._standing.keys(k, chunk.places(k.device) if self._standing.asks_places else _NOWHERE)
 
     def _pair_bytes(self, width: int, itemsize: int) -> int:
         """Bytes of one pair over all its heads, keys being kept ``width`` wide."""

@@ -184,7 +184,7 @@ class Contiguous(Cache[CacheState]):
 
     def appended(self, state: CacheState, chunk: Chunk, k: Tensor, v: Tensor) -> Wide:
         """The chunk behind what the state holds, in its buffer or in a new one."""
-        turned = self._standing.keys(k, chunk.places(k.device))
+        turned = self._turned(k, chunk)
         added = (*self.store.put("k", turned), *self.store.put("v", v))
         buffer, starts, stops = state.buffer, state.starts, state.stops
         longest = max((z + n for z, n in zip(stops, chunk.counts, strict=True)), default=0)

@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import has_torch_function
 
 from regard import operator
+from regard.engines.fused import Lowered, fused
 from regard.mask import Mask, causal, window
 from regard.memory.cache.between import Between
 from regard.memory.cache.chunk import Chunk, Counts, same
 from regard.memory.cache.standing import Standing
 from regard.memory.readings import joined
-from regard.normalize import Normalizer
+from regard.normalize import Normalizer, Softmax
 from regard.reading import Reading
 
 Telemetry = bool | str | Iterable[str]
@@ -37,6 +39,9 @@ class Look:
 
     def plain(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None = None) -> Reading:
         """Queries (B, H, L, D) that are turned over keys that are; query heads of a key head go as queries of one."""
+        direct = self._direct(q, k, v) if mask is None else None
+        if direct is not None:
+            return direct
         B, H, L, D = q.shape
         G = k.shape[1]
         fold = mask is None and H != G and not self.telemetry and self.standing.folds
@@ -52,6 +57,24 @@ class Look:
             r, output=r.output.reshape(B, H, L, -1), lse=r.lse.reshape(B, H, L), seen=r.seen.reshape(B, H, L), sink=sink
         )
 
+    def _direct(self, q: Tensor, k: Tensor, v: Tensor) -> Reading | None:
+        """Few queries that see everything go to the fused kernel without a plan, which would take longer than a short
+        memory and come to the same; None where there is something to plan, or a number to warn of."""
+        (B, H, L, D), (G, S), softmax = q.shape, k.shape[1:3], self.normalize
+        if not isinstance(softmax, Softmax) or softmax.sink is not None or self.telemetry or not self.standing.fused:
+            return None
+        if self.engine not in ("auto", "sdpa") or not S or not L or v.shape[3] != D or L > 16:
+            return None
+        if q.device.type != "cpu" or torch.compiler.is_compiling() or has_torch_function((q, k, v)):
+            return None
+        rest = self.standing.rest
+        dot = rest.as_dot(rest.queries(q).reshape(B, G, H // G * L, D), rest.keys(k))
+        output, lse = fused(Lowered(dot.q, dot.k, dot.scale / softmax.temperature, False, None), v)
+        if not bool((lse.detach() < torch.inf).all()):
+            return None
+        seen = torch.full((1, 1, 1), S).expand(B, H, L)
+        return Reading(output.reshape(B, H, L, D), lse.reshape(B, H, L), seen, engine="sdpa")
+
     def last(self, q: Tensor, k: Tensor, v: Tensor, starts: Counts, stops: Counts, seen: Counts) -> Reading:
         """Every query stands at its row's newest pair, the last of seen[b], and sees those in starts[b] … stops[b]."""
         L = q.shape[2]
@@ -61,7 +84,8 @@ class Look:
             return joined([self.last(one, k, v, starts, stops, seen) for one in q.split(1, 2)])
         newest = [max(0, n - 1) for n in seen]
         if same(starts) and same(stops) and same(seen):
-            q = self.standing.queries(q, torch.tensor(newest[:1], device=q.device).expand(L))
+            if self.standing.asks_places:
+                q = self.standing.queries(q, torch.tensor(newest[:1], device=q.device).expand(L))
             return self._piece(q, k, v, slice(starts[0], stops[0]), seen[0] - stops[0]) if seen else self.plain(q, k, v)
         q = self.standing.queries(q, torch.tensor(newest, device=q.device)[:, None].expand(-1, L))
         if self.at_once:
@@ -78,7 +102,8 @@ class Look:
     ) -> Reading:
         """Query i stands at pair i of a chunk that begins at stops[b]; it sees ``reach`` pairs up to it, or all."""
         device, L = q.device, q.shape[2]
-        q = self.standing.queries(q, chunk.places(device))
+        if self.standing.asks_places:
+            q = self.standing.queries(q, chunk.places(device))
         mask = causal("end") if reach is None else window(reach - 1, 0, "end")
         if chunk.level() and same(starts) and same(stops) and stops:
             lo, hi, first = starts[0], stops[0] + L, chunk.seen[0] - stops[0]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.errors import RegardError
 from regard.memory.base import Cost
@@ -35,78 +36,44 @@ class Page:
 
 
 class Pool:
-    """Pages of ``size`` pairs, tensors (G, pages · size, ·), at most ``limit`` of them if there is one."""
+    """Which of the pages, of ``size`` pairs each, are free; at most ``limit`` of them if there is one."""
 
-    __slots__ = ("free", "limit", "parts", "size")
+    __slots__ = ("free", "limit", "pages", "size")
 
-    def __init__(self, parts: Parts, size: int, limit: int | None) -> None:
-        self.parts, self.size, self.limit = parts, size, limit
+    def __init__(self, size: int, limit: int | None) -> None:
+        self.size, self.limit, self.pages = size, limit, 0
         self.free: list[int] = []
 
-    @property
-    def pages(self) -> int:
-        return self.parts[0].shape[1] // self.size
-
-    @property
-    def nbytes(self) -> int:
-        return sum(x.numel() * x.element_size() for x in self.parts)
-
     def provide(self, who: str, wanted: int) -> None:
-        """Makes sure that so many pages are free; doubles the pool, or raises where it may not grow so far."""
-        missing = wanted - len(self.free)
+        """Makes sure that so many pages are free; doubles their number, or raises where there may not be so many."""
+        missing, now = wanted - len(self.free), self.pages
         if missing <= 0:
             return
-        now = self.pages
         if self.limit is not None and now + missing > self.limit:
             raise RegardError(
                 f"{who}: {wanted} pages are needed and {len(self.free) + self.limit - now} are free of {self.limit}; "
                 "nothing was written; let states go that are no longer read, or build it with more pages"
             )
-        pages = max(now + missing, 2 * now)
-        pages = pages if self.limit is None else min(pages, self.limit)
-        with torch.inference_mode(False):
-            parts = tuple(x.new_zeros(x.shape[0], pages * self.size, x.shape[2]) for x in self.parts)
-        for new, x in zip(parts, self.parts, strict=True):
-            new.data[:, : x.shape[1]] = x
-        self.parts = parts
-        self.free.extend(range(now, pages))
+        doubled = max(now + missing, 2 * now)
+        self.pages = doubled if self.limit is None else min(doubled, self.limit)
+        self.free.extend(range(now, self.pages))
 
     def page(self, filled: int) -> Page:
         """A free page, the first there is: pages that follow one another are read where they lie."""
         heapq.heapify(self.free)
         return Page(heapq.heappop(self.free), filled, self.free)
 
-    def copied(self, page: Page, filled: int) -> Page:
-        """A page of its own with the first ``filled`` pairs of this one."""
-        new = self.page(filled)
-        for x in self.parts:
-            at, to = page.number * self.size, new.number * self.size
-            x.data[:, to : to + filled] = x[:, at : at + filled]
-        return new
-
-    def row(self, pages: tuple[Page, ...], length: int, copy: bool) -> Parts:
-        """The first ``length`` pairs of pages, (1, G, length, ·): a view where the pages follow one another."""
-        numbers = [page.number for page in pages]
-        if not copy and numbers == list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
-            at = numbers[0] * self.size if numbers else 0
-            return tuple(x[None, :, at : at + length] for x in self.parts)
-        at_page = torch.tensor(numbers, dtype=torch.long, device=self.parts[0].device)
-        found = []
-        for x in self.parts:
-            by_page = (
-                x.unflatten(1, (-1, self.size)) if x.shape[1] else x.new_empty(x.shape[0], 0, self.size, x.shape[2])
-            )
-            found.append(by_page.index_select(1, at_page).flatten(1, 2)[None, :, :length])
-        return tuple(found)
-
 
 class PagedState(NamedTuple):
-    """Which pages hold each row, and how many pairs it has; the pool is shared by all states that came of one reset."""
+    """Which pages hold each row, and how many pairs it has; states that came of one reset share pages and pool."""
 
+    parts: Parts
+    """What the pages hold, keys first, (G, pages · size, ·) each."""
+    keys: int
+    """How many of the parts are of keys."""
     pages: tuple[tuple[Page, ...], ...]
     seen: Counts
     dtype: torch.dtype
-    keys: int  # how many of the pool's parts are of keys
     pool: Pool
 
 
@@ -117,8 +84,8 @@ class PagedCache(Cache[PagedState]):
     Rows have their own lengths and take no room for one another. ``reorder`` copies nothing: rows that came of one row
     share its pages, and write on in a copy of the last one only. An older state stays right, after ``crop`` too. A page
     is free again when the last state that has it is gone. Reads are what :class:`KVCache` reads, row by row: of a view
-    where a row's pages follow one another, as those of a single row do, else of a copy. It is written in place, so it
-    refuses keys and values that want a gradient; queries may.
+    where a row's pages follow one another, as those of a single row do, else of a copy. Where a gradient is wanted of
+    what is written, all pages are copied at every write.
 
     >>> import torch
     >>> cache = PagedCache(heads=1, width=2, page=4)
@@ -143,8 +110,8 @@ class PagedCache(Cache[PagedState]):
     ) -> PagedState:
         self._check_batch(batch)
         k, v, dtype = self._empty(1, dtype, device)
-        pool = Pool(tuple(x[0] for x in (*k, *v)), self.page, self.pages)
-        return PagedState(((),) * batch, (0,) * batch, dtype, len(k), pool)
+        parts = tuple(x[0] for x in (*k, *v))
+        return PagedState(parts, len(k), ((),) * batch, (0,) * batch, dtype, Pool(self.page, self.pages))
 
     @staticmethod
     def batch(state: tuple[Any, ...]) -> int:
@@ -207,22 +174,30 @@ class PagedCache(Cache[PagedState]):
         for row, n in zip(state.pages, state.seen, strict=True):
             for at, page in enumerate(row):
                 most[page.number] = max(most.get(page.number, 0), min(self.page, n - at * self.page))
-        return sum(most.values()) * self._pair_bytes(state.pool.parts[0].shape[2], state.dtype.itemsize)
+        return sum(most.values()) * self._pair_bytes(state.parts[0].shape[2], state.dtype.itemsize)
 
     def reserved(self, state: PagedState) -> int:
-        """Bytes of the pool, free pages included; all states that came of one reset share it."""
-        return state.pool.nbytes
+        """Bytes of all pages, free ones included; states that came of one reset share them."""
+        return sum(x.numel() * x.element_size() for x in state.parts)
 
     def cost(self, length: int) -> Cost:
         """Linear in what is held. Of float32 pairs, and as many query heads as key heads."""
         return self._cost(length + 1)
 
     def _keeps(self, state: PagedState) -> tuple[torch.dtype, torch.device]:
-        return state.dtype, state.pool.parts[0].device
+        return state.dtype, state.parts[0].device
 
     def _row(self, state: PagedState, b: int, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of row b, (1, G, S, ·): a view where its pages follow one another."""
+        numbers, length, size = [page.number for page in state.pages[b]], state.seen[b], self.page
+        first = numbers[0] if numbers else 0
         # What autograd keeps must not be a view of pages that will be somebody else's.
-        parts = state.pool.row(state.pages[b], state.seen[b], copy=kept_for_gradients(q))
+        if numbers == list(range(first, first + len(numbers))) and not kept_for_gradients(q):
+            parts = tuple(x[None, :, first * size : first * size + length] for x in state.parts)
+        else:
+            at = torch.tensor(numbers, dtype=torch.long, device=q.device)[:, None] * size
+            at = (at + torch.arange(size, device=q.device)).flatten()[:length]
+            parts = tuple(x.index_select(1, at)[None] for x in state.parts)
         n = state.keys
         return self.store.take(parts[:n], state.dtype), self.store.take(parts[n:], state.dtype)
 
@@ -231,12 +206,7 @@ class PagedCache(Cache[PagedState]):
         return self.store.take(k, state.dtype), self.store.take(v, state.dtype)
 
     def _appended(self, state: PagedState, chunk: Chunk, k: Tensor, v: Tensor) -> PagedState:
-        turned = self._standing.keys(k, chunk.places(k.device))
-        if kept_for_gradients(turned, v):
-            raise RegardError(
-                f"{self._who}: k or v wants a gradient, and pages are written in place; write under torch.no_grad(), "
-                "or take KVCache"
-            )
+        turned = self._turned(k, chunk)
         added = (*self.store.put("k", turned), *self.store.put("v", v))
         pool, size = state.pool, self.page
         own = self._own_ends(state, chunk)
@@ -245,20 +215,21 @@ class PagedCache(Cache[PagedState]):
             for row, n, more in zip(state.pages, state.seen, chunk.counts, strict=True)
         ]
         pool.provide(self._who, sum(fresh) + own.count(False))
-        table = []
+        table, moved = [], []
         for b, (row, n, more) in enumerate(zip(state.pages, state.seen, chunk.counts, strict=True)):
             pages = list(row)
             if not own[b]:
-                pages[-1] = pool.copied(pages[-1], n % size)
+                pages[-1] = pool.page(n % size)
+                moved.append((row[-1].number * size, pages[-1].number * size, n % size))
             pages.extend(pool.page(0) for _ in range(fresh[b]))
             for page in pages[n // size :] if more else ():
                 page.filled = size
             if more and (n + more) % size:
                 pages[-1].filled = (n + more) % size
             table.append(tuple(pages))
-        after = state._replace(pages=tuple(table), seen=chunk.after)
-        self._put(after, state.seen, chunk, added)
-        return after
+        parts = _roomy(state.parts, pool.pages * size, kept_for_gradients(*state.parts, *added))
+        after = state._replace(parts=parts, pages=tuple(table), seen=chunk.after)
+        return after._replace(parts=self._put(after, state.seen, chunk, added, moved))
 
     def _own_ends(self, state: PagedState, chunk: Chunk) -> list[bool]:
         """Whether each row may write on in its last page: it ends where the page does, and no row before it goes on."""
@@ -272,7 +243,10 @@ class PagedCache(Cache[PagedState]):
             taken.add(last.number)
         return found
 
-    def _put(self, after: PagedState, before: Counts, chunk: Chunk, added: Parts) -> None:
+    def _put(
+        self, after: PagedState, before: Counts, chunk: Chunk, added: Parts, moved: list[tuple[int, int, int]]
+    ) -> Parts:
+        """The parts with pairs copied to pages of their own, ``moved`` from, to and how many, and with the chunk's."""
         device, size = added[0].device, self.page
         b, t, _ = chunk.rows(device)
         slots = [
@@ -280,6 +254,34 @@ class PagedCache(Cache[PagedState]):
             for row, start, more in zip(after.pages, before, chunk.counts, strict=True)
             for n in range(start, start + more)
         ]
-        at = torch.tensor(slots, dtype=torch.long, device=device)
-        for x, new in zip(after.pool.parts, added, strict=True):
-            x.data[:, at] = new.detach().transpose(1, 2)[b, t].transpose(0, 1)  # (N, G, ·) as (G, N, ·)
+        source, target, at = (
+            torch.tensor(places, dtype=torch.long, device=device)
+            for places in (
+                [old + n for old, _, count in moved for n in range(count)],
+                [new + n for _, new, count in moved for n in range(count)],
+                slots,
+            )
+        )
+        found = []
+        for x, new in zip(after.parts, added, strict=True):
+            pairs = new.transpose(1, 2)[b, t].transpose(0, 1)  # (N, G, ·) as (G, N, ·)
+            if kept_for_gradients(*after.parts, *added):
+                x = x.index_copy(1, target, x.index_select(1, source)).index_copy(1, at, pairs)
+            else:
+                x.data[:, target] = x.data[:, source]
+                x.data[:, at] = pairs.detach()
+            found.append(x)
+        return tuple(found)
+
+
+def _roomy(parts: Parts, slots: int, graph: bool) -> Parts:
+    """The parts with room for so many pairs; of their own where others' gradients would be written over."""
+    if graph:
+        return tuple(F.pad(x, (0, 0, 0, slots - x.shape[1])) for x in parts)
+    if parts[0].shape[1] >= slots and not any(x.requires_grad for x in parts):
+        return parts
+    with torch.inference_mode(False):
+        made = tuple(x.new_zeros(x.shape[0], max(slots, x.shape[1]), x.shape[2]) for x in parts)
+    for new, x in zip(made, parts, strict=True):
+        new.data[:, : x.shape[1]] = x.detach()
+    return made

@@ -55,6 +55,16 @@ class Standing:
         """Whether query heads that share a key head may ask as queries of one head."""
         return type(self.leaf) in _FOLDING and not self.placed
 
+    @property
+    def fused(self) -> bool:
+        """Whether what is left is a plain dot product."""
+        return type(self.leaf) in (Dot, ScaledDot, Cosine) and not self.rest.no_dot_form
+
+    @property
+    def asks_places(self) -> bool:
+        """Whether turning takes the places at all."""
+        return bool(self.turns) or self.leaf is None
+
     def keys(self, k: Tensor, places: Tensor) -> Tensor:
         """Keys (B, G, L, D) as they are kept, standing at ``places`` (L,) or (B, L)."""
         if self.leaf is not None and not self.turns and isinstance(self.leaf, _PLAIN):
