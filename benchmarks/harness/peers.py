@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +25,8 @@ __all__ = [
     "forward_backward",
     "installed",
     "local_window",
+    "performer",
+    "performer_sums",
     "sdpa",
     "x_attend",
 ]
@@ -96,6 +100,20 @@ def local_window(q: Tensor, k: Tensor, v: Tensor, left: int, right: int) -> Call
     return forward_backward(lambda: attend(q, k, v), (q, k, v))
 
 
+def performer_sums(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
+    """performer-pytorch's causal sums without CUDA, given the features elu + 1."""
+    package = _package("performer_pytorch.performer_pytorch")
+    return forward_backward(lambda: package.causal_linear_attention_noncuda(F.elu(q) + 1, F.elu(k) + 1, v), (q, k, v))
+
+
+def performer(q: Tensor, k: Tensor, v: Tensor, features: int) -> Callable[[], object]:
+    """performer-pytorch's FAVOR+ as it comes, causal, which without CUDA is its sums of above."""
+    package = _package("performer_pytorch.performer_pytorch")
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints that there is no CUDA code
+        attend = package.FastAttention(q.shape[-1], nb_features=features, causal=True)
+    return forward_backward(lambda: attend(q, k, v), (q, k, v))
+
+
 def x_attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Callable[[], object]:
     """x-transformers' Attend as it comes."""
     attend = installed("x_transformers.attend").Attend(causal=causal)
@@ -121,7 +139,9 @@ def flex_window(q: Tensor, k: Tensor, v: Tensor, left: int) -> Callable[[], obje
 
 def installed(name: str) -> Any:
     try:
-        return importlib.import_module(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a peer imports
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         top = name.partition(".")[0].replace("_", "-")
         raise Missing(f"{top}: not installed; pip install 'regard[bench]'") from error
