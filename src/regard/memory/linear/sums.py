@@ -14,7 +14,8 @@ from regard.memory.base import Cost, PairMemory
 from regard.memory.given import check_queries
 from regard.memory.linear.features import FeatureMap
 from regard.memory.linear.segments import over
-from regard.memory.linear.within import added, asked, averaged, causal, log_features
+from regard.memory.linear.walking import can_walk, walked
+from regard.memory.linear.within import added, asked, averaged, causal, log_features, refused
 from regard.numerics import wide
 from regard.reading import Reading
 
@@ -62,7 +63,7 @@ class FeatureMemory(PairMemory[LinearState]):
         self.check(state, None, k, v, valid)
         if not k.shape[2]:
             return state
-        kind = _kind(state, k)
+        kind = _kind(state, k, v)
         with torch.autocast(k.device.type, enabled=False):
             a = log_features(self.map, cleared(k.to(kind), valid), valid)
             sums = (state.sums.to(kind), state.total.to(kind), state.top.to(kind))
@@ -89,21 +90,38 @@ class FeatureMemory(PairMemory[LinearState]):
         self.check(state, q, k, v, valid)
         if not k.shape[2]:
             return self.read(state, q), state
+        if k.shape[2] == 1:
+            return super().step(state, q, k, v, valid=valid)
         B, H, L, _ = q.shape
-        kind, there = _kind(state, k, q), None if valid is None else valid.unsqueeze(1)
+        who, kind, there = type(self).__name__, _kind(state, q, k, v), None if valid is None else valid.unsqueeze(1)
+
+        def ready(given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+            *pairs, here = given
+            flat = None if here is None else here[:, 0]
+            q, k, v = (cleared(x.to(kind), flat) for x in pairs)
+            return q, k, v, flat
 
         def body(sums: Any, given: Any) -> Any:
-            q, k, v, here = given
-            flat = None if here is None else here[:, 0]
-            b, a = self.map.log(cleared(q.to(kind), flat)), log_features(self.map, cleared(k.to(kind), flat), flat)
-            found, after = causal(sums, (b, a, cleared(v.to(kind), flat), here), CHUNK)
-            seen = None if here is None else here.expand(found[1].shape)
-            return averaged(type(self).__name__, *found, seen), after
+            q, k, v, flat = ready(given)
+            found, after = causal(sums, (self.map.log(q), log_features(self.map, k, flat), v, given[3]), CHUNK)
+            return averaged(who, *found, None if flat is None else given[3].expand(found[1].shape)), after
+
+        def plain(sums: Any, given: Any) -> Any:
+            if not can_walk(given[0]):
+                return body(sums, given)
+            q, k, v, flat = ready(given)
+            found = walked(self.map, sums, q, k, v, flat)
+            if found is None:
+                return body(sums, given)
+            if not self.map.positive:
+                nothing = found[0][1] == -math.inf
+                refused(who, nothing if flat is None else nothing & given[3])
+            return found
 
         edges = [*range(0, L, STRETCH), L]
         with torch.autocast(q.device.type, enabled=False):
             sums = (state.sums.to(kind), state.total.to(kind), state.top.to(kind))
-            (output, lse), after = over(body, sums, (q, k, v, there), edges)
+            (output, lse), after = over(body, sums, (q, k, v, there), edges, plain)
         count = torch.arange(1, L + 1, device=k.device) if valid is None else valid.long().cumsum(-1)
         seen = (state.seen[:, None] + count).unsqueeze(1).expand(B, H, L)
         seen = seen if there is None else torch.where(there, seen, 0)

@@ -124,15 +124,20 @@ def averaged(who: str, num: Tensor, den: Tensor, c: Tensor, there: Tensor | None
     if there is not None and bool(there.all()):
         there = None
     lost = den == 0 if there is None else (den == 0) & there
+    refused(who, lost)
+    if there is None:
+        return num / den.unsqueeze(-1), den.log() + c
+    den = torch.where(there, den, 1.0)
+    return num / den.unsqueeze(-1) * there.unsqueeze(-1), torch.where(there, den.log() + c, -math.inf)
+
+
+def refused(who: str, lost: Tensor) -> None:
+    """Raises where a query lost all keys."""
     if bool(lost.any()):
         raise RegardError(
             f"{who}: {int(lost.sum())} queries share no feature with any key, so that their weights are 0/0; use "
             "features that are above 0 everywhere, such as EluPlusOne() or SquaredReLU(floor=0.1)"
         )
-    if there is None:
-        return num / den.unsqueeze(-1), den.log() + c
-    den = torch.where(there, den, 1.0)
-    return num / den.unsqueeze(-1) * there.unsqueeze(-1), torch.where(there, den.log() + c, -math.inf)
 
 
 def log_features(features: FeatureMap, k: Tensor, valid: Tensor | None) -> Tensor:
