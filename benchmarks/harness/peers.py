@@ -102,13 +102,13 @@ def local_window(q: Tensor, k: Tensor, v: Tensor, left: int, right: int) -> Call
 
 def performer_sums(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], object]:
     """performer-pytorch's causal sums without CUDA, given the features elu + 1."""
-    package = _package("performer_pytorch.performer_pytorch")
+    package = installed("performer_pytorch.performer_pytorch")
     return forward_backward(lambda: package.causal_linear_attention_noncuda(F.elu(q) + 1, F.elu(k) + 1, v), (q, k, v))
 
 
 def performer(q: Tensor, k: Tensor, v: Tensor, features: int) -> Callable[[], object]:
     """performer-pytorch's FAVOR+ as it comes, causal, which without CUDA is its sums of above."""
-    package = _package("performer_pytorch.performer_pytorch")
+    package = installed("performer_pytorch.performer_pytorch")
     with contextlib.redirect_stdout(io.StringIO()):  # it prints that there is no CUDA code
         attend = package.FastAttention(q.shape[-1], nb_features=features, causal=True)
     return forward_backward(lambda: attend(q, k, v), (q, k, v))

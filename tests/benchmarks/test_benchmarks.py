@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -80,8 +79,6 @@ def test_every_benchmark_is_tested() -> None:
 def test_a_benchmark_has_its_goals_and_no_peer_disagrees(name: str) -> None:
     for package in ("entmax", "local_attention", "mambapy", "x_transformers"):
         pytest.importorskip(package)
-    if name == "linear" and importlib.util.find_spec("performer_pytorch") is None:
-        pytest.skip("performer-pytorch is not installed")
     rows = measured(importlib.import_module(f"benchmarks.{name}"))
     assert Counter(str(row.goal) for row in rows if row.goal) == GOALS[name]
     expected = (
