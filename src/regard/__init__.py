@@ -4,8 +4,9 @@ A name is imported when it is first asked for, so that help, the pytest plugin a
 does not wait for PyTorch.
 """
 
-import importlib as _importlib
 import typing as _typing
+
+from regard.lazy import lazily as _lazily
 
 if _typing.TYPE_CHECKING:
     from regard import mask, memory, nn, normalize, position, score
@@ -56,15 +57,4 @@ _HOMES = {
     "weights": "operator",
 }
 
-
-def __getattr__(name: str) -> _typing.Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    found = _importlib.import_module(f"regard.{_HOMES.get(name, name)}")
-    value = getattr(found, name) if name in _HOMES else found
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _lazily(__name__, {name: _HOMES.get(name, name) for name in __all__})

@@ -7,26 +7,31 @@ of a sequence in order. ``nbytes`` and ``cost`` say what it takes.
 
 from __future__ import annotations
 
-from regard.memory.addressed import HardMemory, Slots, SoftMemory
-from regard.memory.base import Cost, Memory, PairMemory
-from regard.memory.cache import AsGiven, EightBit, KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
-from regard.memory.differentiable import DifferentiableComputer
-from regard.memory.episodic import EpisodicMemory, SupportMemory
-from regard.memory.linear import (
-    DeltaMemory,
-    EluPlusOne,
-    Exponential,
-    FeatureMap,
-    FeatureScore,
-    HyperbolicFeatures,
-    LinearMemory,
-    PerformerMemory,
-    PositiveFeatures,
-    SquaredReLU,
-    TrigonometricFeatures,
-)
-from regard.memory.space import StateSpaceMemory
-from regard.memory.turing import TuringMemory
+from typing import TYPE_CHECKING
+
+from regard.lazy import lazily
+
+if TYPE_CHECKING:
+    from regard.memory.addressed import HardMemory, Slots, SoftMemory
+    from regard.memory.base import Cost, Memory, PairMemory
+    from regard.memory.cache import AsGiven, EightBit, KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
+    from regard.memory.differentiable import DifferentiableComputer
+    from regard.memory.episodic import EpisodicMemory, SupportMemory
+    from regard.memory.linear import (
+        DeltaMemory,
+        EluPlusOne,
+        Exponential,
+        FeatureMap,
+        FeatureScore,
+        HyperbolicFeatures,
+        LinearMemory,
+        PerformerMemory,
+        PositiveFeatures,
+        SquaredReLU,
+        TrigonometricFeatures,
+    )
+    from regard.memory.space import StateSpaceMemory
+    from regard.memory.turing import TuringMemory
 
 __all__ = [
     "AsGiven",
@@ -59,3 +64,37 @@ __all__ = [
     "TrigonometricFeatures",
     "TuringMemory",
 ]
+
+_HOMES = {
+    "AsGiven": "cache",
+    "Cost": "base",
+    "DeltaMemory": "linear",
+    "DifferentiableComputer": "differentiable",
+    "EightBit": "cache",
+    "EluPlusOne": "linear",
+    "EpisodicMemory": "episodic",
+    "Exponential": "linear",
+    "FeatureMap": "linear",
+    "FeatureScore": "linear",
+    "HardMemory": "addressed",
+    "HyperbolicFeatures": "linear",
+    "KVCache": "cache",
+    "LinearMemory": "linear",
+    "Memory": "base",
+    "PagedCache": "cache",
+    "PairMemory": "base",
+    "PerformerMemory": "linear",
+    "PositiveFeatures": "linear",
+    "SinkCache": "cache",
+    "SlidingCache": "cache",
+    "Slots": "addressed",
+    "SoftMemory": "addressed",
+    "SquaredReLU": "linear",
+    "StateSpaceMemory": "space",
+    "StaticCache": "cache",
+    "SupportMemory": "episodic",
+    "TrigonometricFeatures": "linear",
+    "TuringMemory": "turing",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

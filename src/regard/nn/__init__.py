@@ -7,14 +7,21 @@
 torch.Size([2, 5, 12])
 """
 
-from regard.nn.attention import Attention
-from regard.nn.computer import Computer
-from regard.nn.episodic import Adjacent, EndToEndMemoryNetwork, LayerWise
-from regard.nn.mamba import Mamba
-from regard.nn.multihead import MultiHead
-from regard.nn.supporting import MemoryNetwork
-from regard.nn.talking import TalkingHeads
-from regard.nn.turing import MachineState, NeuralTuringMachine
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regard.lazy import lazily
+
+if TYPE_CHECKING:
+    from regard.nn.attention import Attention
+    from regard.nn.computer import Computer
+    from regard.nn.episodic import Adjacent, EndToEndMemoryNetwork, LayerWise
+    from regard.nn.mamba import Mamba
+    from regard.nn.multihead import MultiHead
+    from regard.nn.supporting import MemoryNetwork
+    from regard.nn.talking import TalkingHeads
+    from regard.nn.turing import MachineState, NeuralTuringMachine
 
 __all__ = [
     "Adjacent",
@@ -29,3 +36,19 @@ __all__ = [
     "NeuralTuringMachine",
     "TalkingHeads",
 ]
+
+_HOMES = {
+    "Adjacent": "episodic",
+    "Attention": "attention",
+    "Computer": "computer",
+    "EndToEndMemoryNetwork": "episodic",
+    "LayerWise": "episodic",
+    "MachineState": "turing",
+    "Mamba": "mamba",
+    "MemoryNetwork": "supporting",
+    "MultiHead": "multihead",
+    "NeuralTuringMachine": "turing",
+    "TalkingHeads": "talking",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)
