@@ -44,8 +44,6 @@ MEMORIES: dict[str, Made] = {
 WHOLE = [name for name in MEMORIES if name in ("kv", "static", "paged", "linear", "performer")]
 #: Weights are at least 0 and sum to 1.
 AVERAGES = [name for name in MEMORIES if name not in ("state space", "delta")]
-#: Pages are written in place for good, and refuse what wants a gradient.
-DIFFERENTIABLE = [name for name in MEMORIES if name != "paged"]
 
 
 def every(names: list[str] | None = None) -> pytest.MarkDecorator:
@@ -119,7 +117,7 @@ def test_nothing_is_read_of_nothing(name: str) -> None:
         assert bool((found.lse == -math.inf).all()) or bool(found.no_merge)
 
 
-@every(DIFFERENTIABLE)
+@every()
 def test_nothing_has_no_gradient(name: str) -> None:
     q, k, v = (x.requires_grad_() for x in chunk())
     torch.stack([found.output for found in of_nothing(MEMORIES[name](), q, k, v)]).sum().backward()
@@ -208,7 +206,7 @@ def test_what_is_refused_leaves_the_state_whole(name: str) -> None:
     assert torch.equal(memory.read(state, q).output, before)
 
 
-@every(DIFFERENTIABLE)
+@every()
 def test_gradients_are_those_of_one_after_the_other(name: str) -> None:
     memory = MEMORIES[name]()
     given = chunk()
