@@ -30,7 +30,7 @@ def experiment() -> Experiment:
             "unlinked": Arm(
                 "the same with links of zero",
                 partial(unlinked, slots=16, width=16, hidden=64),
-                {"length 8": at_least(15)},
+                {"length 8": at_least(10)},
             ),
         },
     )

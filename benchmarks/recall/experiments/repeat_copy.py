@@ -31,6 +31,6 @@ def experiment() -> Experiment:
                 partial(dnc, slots=16, width=16, reads=1, hidden=64),
                 {"6 × 3": at_most(5)},
             ),
-            "lstm": Arm("an LSTM of as many parameters", partial(lstm, hidden=78), {"6 × 3": at_least(5)}),
+            "lstm": Arm("an LSTM of as many parameters", partial(lstm, hidden=78), {"6 × 3": at_least(15)}),
         },
     )

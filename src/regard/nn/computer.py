@@ -108,7 +108,7 @@ class Computer(nn.Module):
         for t in range(x.shape[1]):
             there = None if valid is None else valid[:, t]
             _, state = self.step(x[:, t], state, valid=there)
-            reading = self.memory.reading(state.memory)
+            reading = self.memory.read(state.memory)
             readings.append(where_valid(reading, None if there is None else there.unsqueeze(-1)))
         return joined(readings)
 
@@ -125,7 +125,7 @@ class Computer(nn.Module):
         hidden, cell = self.control(x, state)
         writing, asked = self.emit(hidden)
         memory = self.memory.write(state.memory, writing, valid=valid)
-        memory = self.memory.go(memory, asked if asking is None else asking(asked), valid=valid)
+        memory = self.memory.move(memory, asked if asking is None else asking(asked), valid=valid)
         found = (memory.looking @ memory.rows).to(x.dtype)
         answer = self.from_controller(hidden.flatten(1)) + self.from_memory(found.flatten(1))
         if valid is not None:

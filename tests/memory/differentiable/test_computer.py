@@ -241,9 +241,9 @@ def test_reading_leaves_the_state_and_says_what_it_saw() -> None:
     reading = MEMORY.read(state, asking)
     for found, wanted in zip(state, copies, strict=True):
         assert torch.equal(found, wanted)
-    after = MEMORY.go(state, asking)
+    after = MEMORY.move(state, asking)
     torch.testing.assert_close(reading.output[:, :, 0], after.looking @ state.rows)
-    assert torch.equal(MEMORY.reading(after).output, reading.output)
+    assert torch.equal(MEMORY.read(after).output, reading.output)
     assert reading.peak_at is not None
     assert torch.equal(reading.peak_at[:, :, 0], after.looking.argmax(-1))
     with pytest.raises(regard.RegardError, match="cannot be merged"):

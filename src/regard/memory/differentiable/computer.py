@@ -63,7 +63,7 @@ class DifferentiableComputer(Memory[DifferentiableState]):
     ...     state = memory.write(state, Writing(add, one, torch.ones(1, 2), add, torch.zeros(1, 1), one, one))
     >>> _, by_content, on = torch.eye(3).reshape(3, 1, 1, 3)
     >>> find = Asking(torch.tensor([[[5.0, 0.0]]]), torch.tensor([[100.0]]), by_content)
-    >>> state = memory.go(state, find)
+    >>> state = memory.move(state, find)
     >>> memory.read(state, find._replace(modes=on)).output.round()  # what was written after what the head had found
     tensor([[[[0., 7.]]]])
     """
@@ -110,7 +110,7 @@ class DifferentiableComputer(Memory[DifferentiableState]):
         )
         return _kept(state, after, valid)
 
-    def go(self, state: DifferentiableState, asking: Asking, *, valid: Tensor | None = None) -> DifferentiableState:
+    def move(self, state: DifferentiableState, asking: Asking, *, valid: Tensor | None = None) -> DifferentiableState:
         """The state with the heads where ``asking`` sends them; those of rows that are not valid stay."""
         check_asking(asking, self.batch(state), self.width, self.reads)
         check_valid(valid, self.batch(state))
@@ -120,12 +120,13 @@ class DifferentiableComputer(Memory[DifferentiableState]):
         to = read_weighting(backward(state.link, at), found, forward(state.link, at), modes)
         return _kept(state, state._replace(looking=to), valid)
 
-    def read(self, state: DifferentiableState, query: Asking) -> Reading:
-        """What the heads read where ``query`` sends them, (B, R, 1, W); weights may sum to less than 1."""
-        return self.reading(self.go(state, query))
+    def read(self, state: DifferentiableState, query: Asking | None = None) -> Reading:
+        """What the heads read where they are, or where ``query`` would send them: (B, R, 1, W).
 
-    def reading(self, state: DifferentiableState) -> Reading:
-        """What the heads read where they are, (B, R, 1, W)."""
+        Weights may sum to less than 1. The state stays as it is; :meth:`move` is what sends the heads.
+        """
+        if query is not None:
+            state = self.move(state, query)
         return by_weights(state.looking.unsqueeze(-2), state.rows.unsqueeze(-3), engine="differentiable computer")
 
     def step(
@@ -136,8 +137,8 @@ class DifferentiableComputer(Memory[DifferentiableState]):
         Rows where ``valid`` (B,) is False write nothing, read 0, and stay as they are.
         """
         check_asking(asking, self.batch(state), self.width, self.reads)
-        state = self.go(self.write(state, writing, valid=valid), asking, valid=valid)
-        return where_valid(self.reading(state), None if valid is None else valid.unsqueeze(-1)), state
+        state = self.move(self.write(state, writing, valid=valid), asking, valid=valid)
+        return where_valid(self.read(state), None if valid is None else valid.unsqueeze(-1)), state
 
     def cost(self, length: int) -> Cost:
         """The same at any length: what the links take grows with N², the rest with N·W."""
