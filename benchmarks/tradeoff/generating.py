@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness.peers import installed
 from benchmarks.harness.report import figure
 from benchmarks.harness.row import Line
 from benchmarks.harness.setting import Setting
 from benchmarks.harness.timing import Contender, race
-from benchmarks.tradeoff.peers import imported
 from benchmarks.tradeoff.subjects import D
 
 __all__ = ["generated"]
@@ -86,7 +86,7 @@ def _bytes(cache: Any) -> int:
 
 
 def _model() -> Any:
-    transformers = imported("transformers", "transformers", "pip install 'regard[hf]'")
+    transformers = installed("transformers")
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=WORDS,

@@ -6,8 +6,6 @@ that it keeps.
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,26 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.peers import Missing
+from benchmarks.harness.peers import installed
 
-__all__ = ["PEERS", "Peer", "imported"]
+__all__ = ["PEERS", "Peer"]
 
 Peer = Callable[[int, int, int], tuple[Callable[[], object], int]]
 
 
-def imported(module: str, name: str, how: str) -> Any:
-    """A peer's module. Without it, :class:`Missing` says how to get it; what it warns of on a CPU is left unsaid."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return importlib.import_module(module)
-    except ImportError as error:
-        raise Missing(f"{name}: not installed; {how}") from error
-
-
 def dynamic(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]:
     """Hugging Face's growing cache, read by PyTorch's fused kernel."""
-    cache = imported("transformers", "transformers", "pip install 'regard[hf]'").DynamicCache()
+    cache = installed("transformers").DynamicCache()
     _fill(cache, length, heads, D)
     k, v, q = (torch.randn(1, heads, 1, D) for _ in range(3))
 
@@ -46,7 +34,7 @@ def dynamic(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]
 
 def static(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]:
     """Hugging Face's cache of fixed room, here all that the steps to come need; what is not yet there is masked."""
-    transformers = imported("transformers", "transformers", "pip install 'regard[hf]'")
+    transformers = installed("transformers")
     config = transformers.LlamaConfig(hidden_size=heads * D, num_attention_heads=heads, num_hidden_layers=1)
     room = length + 2048
     cache = transformers.StaticCache(config=config, max_cache_len=room)
@@ -64,7 +52,7 @@ def static(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]:
 
 def fla_linear(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]:
     """flash-linear-attention's plain recurrence of linear attention, one step of it."""
-    fla = imported("fla.ops.linear_attn.naive", "fla-core", "pip install 'regard[bench]'")
+    fla = installed("fla.ops.linear_attn.naive")
     q, k, v = (torch.rand(1, 1, heads, D) for _ in range(3))
     state = torch.zeros(1, heads, D, D), torch.zeros(1, 1, heads, D)
 
@@ -79,7 +67,7 @@ def fla_linear(length: int, heads: int, D: int) -> tuple[Callable[[], object], i
 
 def fla_delta(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]:
     """flash-linear-attention's plain recurrence of the delta rule, one step of it."""
-    recurrence = imported("fla.ops.delta_rule.naive", "fla-core", "pip install 'regard[bench]'").delta_rule_recurrence
+    recurrence = installed("fla.ops.delta_rule.naive").delta_rule_recurrence
     q, k, v = (F.normalize(torch.randn(1, heads, 1, D), dim=-1) for _ in range(3))
     beta, state = torch.ones(1, heads, 1), torch.zeros(1, heads, D, D)
 
@@ -92,7 +80,7 @@ def fla_delta(length: int, heads: int, D: int) -> tuple[Callable[[], object], in
 
 def mamba(length: int, heads: int, D: int) -> tuple[Callable[[], object], int]:
     """mambapy's one-step form of the selective scan, which projects Δ, B and C itself."""
-    mambapy = imported("mambapy.mamba", "mambapy", "pip install 'regard[bench]'")
+    mambapy = installed("mambapy.mamba")
     block = mambapy.MambaBlock(mambapy.MambaConfig(d_model=heads * D // 2, n_layers=1, d_state=D, expand_factor=2))
     x, state = torch.randn(1, heads * D), torch.zeros(1, heads * D, D)
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.harness.peers import installed
 from benchmarks.harness.row import Row
 from benchmarks.harness.setting import Setting
 from benchmarks.harness.timing import Contender, race
-from benchmarks.tradeoff.peers import imported
 from benchmarks.tradeoff.subjects import FEATURES, D
 
 __all__ = ["at_once"]
@@ -47,7 +47,7 @@ def linear(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
 
 
 def fla_linear(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
-    chunked = imported("fla.ops.linear_attn.naive", "fla-core", "pip install 'regard[bench]'").naive_chunk_linear_attn
+    chunked = installed("fla.ops.linear_attn.naive").naive_chunk_linear_attn
 
     def call() -> Tensor:
         found: Tensor = chunked(
@@ -70,7 +70,7 @@ def performer(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], None]:
 
 
 def performer_pytorch(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], None]:
-    package = imported("performer_pytorch", "performer-pytorch", "pip install 'regard[bench]'")
+    package = installed("performer_pytorch")
     with redirect_stdout(StringIO()):  # it prints that there is no CUDA
         attention = package.FastAttention(dim_heads=D, nb_features=FEATURES, causal=True)
 
@@ -88,7 +88,7 @@ def delta(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
 
 
 def fla_delta(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
-    chunked = imported("fla.ops.delta_rule.naive", "fla-core", "pip install 'regard[bench]'").delta_rule_chunkwise
+    chunked = installed("fla.ops.delta_rule.naive").delta_rule_chunkwise
     beta = torch.ones(k.shape[:3])
     return lambda: chunked(q * D**0.5, k, v, beta)[0]  # which divides by √D
 
@@ -103,7 +103,7 @@ def space(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
 
 
 def mamba(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
-    mambapy = imported("mambapy.mamba", "mambapy", "pip install 'regard[bench]'")
+    mambapy = installed("mambapy.mamba")
     x, step, B, C = _channels(q, k, v)
     E = x.shape[-1]
     block = mambapy.MambaBlock(mambapy.MambaConfig(d_model=E // 2, n_layers=1, d_state=STATES, expand_factor=2))

@@ -158,10 +158,10 @@ def test_a_peer_that_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(expense, "SUBJECTS", SUBJECTS[:1])
     lines = [each for each in expense.spent(QUICK, [16]) if isinstance(each, Line)]
     said = {line.cells["memory"]: line.cells["what it keeps"] for line in lines}
-    assert said["FLA naive delta rule"] == "fla-core: not installed; pip install 'regard[bench]'"
+    assert said["FLA naive delta rule"] == "fla: not installed; pip install 'regard[bench]'"
     assert said["mambapy ssm_step"] == "mambapy: not installed; pip install 'regard[bench]'"
     rows = list(whole.at_once(QUICK))
-    assert [row.problem.partition(":")[0] for row in rows] == ["fla-core", "performer-pytorch", "fla-core", "mambapy"]
+    assert [row.problem.partition(":")[0] for row in rows] == ["fla", "performer-pytorch", "fla", "mambapy"]
     assert all(row.ours is not None for row in rows)
 
 
