@@ -135,8 +135,8 @@ def test_a_row_whose_pages_follow_one_another_is_read_where_it_lies() -> None:
     cache = PagedCache(G, D, E, page=4)
     state = cache.write(cache.reset(1, dtype=torch.float64), *chunk(1, 11)[1:])
     q = torch.randn(1, H, 1, D, dtype=torch.float64)
-    assert cache._row(state, 0, q)[0].data_ptr() == state.parts[0].data_ptr()
-    assert cache._row(state, 0, q.requires_grad_())[0].data_ptr() != state.parts[0].data_ptr()
+    assert cache._row(state, 0, q).k[0].data_ptr() == state.parts[0].data_ptr()
+    assert cache._row(state, 0, q.requires_grad_()).k[0].data_ptr() != state.parts[0].data_ptr()
 
 
 class Counting(ScaledDot):

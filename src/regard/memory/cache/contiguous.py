@@ -14,6 +14,7 @@ from regard.memory.base import Cost
 from regard.memory.cache.base import Cache
 from regard.memory.cache.buffer import Buffer, Parts, aligned, joined, kept_for_gradients
 from regard.memory.cache.chunk import Chunk, Counts, lengths
+from regard.memory.cache.kept import Kept
 from regard.memory.cache.looks import Telemetry
 from regard.memory.given import check_index
 from regard.reading import Reading
@@ -82,8 +83,8 @@ class Contiguous(Cache[CacheState]):
         """What each query, standing at the newest pair, reads of all that is held; ``telemetry`` as in regard.read."""
         self._asked(state, self._keeps(state), q)
         self._check_whole(state)
-        k, v, starts, stops = self.taken(state, state.buffer, state.starts, state.stops)
-        return self._look(telemetry).last(q, k, v, starts, stops, state.seen)
+        kept, starts, stops = self.lying(state, state.buffer, state.starts, state.stops)
+        return self._look(telemetry).last(q, kept, starts, stops, state.seen)
 
     def step(
         self,
@@ -99,8 +100,8 @@ class Contiguous(Cache[CacheState]):
         """Writes the chunk and reads it all at once: query i stands at pair i."""
         chunk = self._chunk(state, q, k, v, valid, places)
         wide = self.appended(state, chunk, k, v)
-        kept_k, kept_v, starts, stops = self.taken(state, wide.buffer, wide.starts, wide.stops, chunk)
-        reading = self._look(telemetry).along(q, kept_k, kept_v, starts, stops, chunk, self._last())
+        kept, starts, stops = self.lying(state, wide.buffer, wide.starts, wide.stops, chunk)
+        reading = self._look(telemetry).along(q, kept, starts, stops, chunk, self._last())
         return reading, self.kept(state, chunk, wide)
 
     def pairs(self, state: CacheState) -> tuple[Tensor, Tensor]:
@@ -172,15 +173,15 @@ class Contiguous(Cache[CacheState]):
                 "returned, or one made after it"
             )
 
-    def taken(
+    def lying(
         self, state: CacheState, buffer: Buffer, starts: Counts, stops: Counts, chunk: Chunk | None = None
-    ) -> tuple[Tensor, Tensor, Counts, Counts]:
-        """What rows hold between them, in numbers, and where in it theirs begin, and end before the chunk."""
+    ) -> tuple[Kept, Counts, Counts]:
+        """What rows hold between them, and where in it theirs begin, and end before the chunk."""
         counts = (0,) * len(stops) if chunk is None else chunk.counts
         lo, hi = min(starts, default=0), max((z + n for z, n in zip(stops, counts, strict=True)), default=0)
         parts, n = tuple(x.narrow(2, lo, hi - lo) for x in buffer.parts), len(state.k)
-        k, v = self.store.take(parts[:n], state.dtype), self.store.take(parts[n:], state.dtype)
-        return k, v, tuple(a - lo for a in starts), tuple(z - lo for z in stops)
+        kept = Kept(parts[:n], parts[n:], self.store, state.dtype)
+        return kept, tuple(a - lo for a in starts), tuple(z - lo for z in stops)
 
     def appended(self, state: CacheState, chunk: Chunk, k: Tensor, v: Tensor) -> Wide:
         """The chunk behind what the state holds, in its buffer or in a new one."""

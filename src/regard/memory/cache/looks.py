@@ -14,8 +14,11 @@ from regard import operator
 from regard.engines.fused import Lowered, fused
 from regard.mask import Mask, causal, window
 from regard.memory.cache.between import Between
+from regard.memory.cache.buffer import kept_for_gradients
 from regard.memory.cache.chunk import Chunk, Counts, same
+from regard.memory.cache.kept import Kept
 from regard.memory.cache.standing import Standing
+from regard.memory.cache.stores import AsGiven, EightBit
 from regard.memory.readings import joined
 from regard.normalize import Normalizer, Softmax
 from regard.reading import Reading
@@ -37,15 +40,16 @@ class Look:
         """Whether rows of different lengths may be read together: nothing asks where they stand among what is held."""
         return not self.telemetry and not self.standing.placed
 
-    def plain(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None = None) -> Reading:
+    def plain(self, q: Tensor, held: Kept, mask: Mask | None = None) -> Reading:
         """Queries (B, H, L, D) that are turned over keys that are; query heads of a key head go as queries of one."""
-        direct = self._direct(q, k, v) if mask is None else None
+        direct = self._direct(q, held) if mask is None else None
         if direct is not None:
             return direct
         B, H, L, D = q.shape
-        G = k.shape[1]
+        G = held.heads
         fold = mask is None and H != G and not self.telemetry and self.standing.folds
         asked = q.reshape(B, G, H // G * L, D) if fold else q
+        k, v = held.numbers()
         r = operator.read(
             asked, k, v, score=self.standing.rest, normalize=self.normalize, mask=mask, engine=self.engine,
             telemetry=self.telemetry,
@@ -57,48 +61,59 @@ class Look:
             r, output=r.output.reshape(B, H, L, -1), lse=r.lse.reshape(B, H, L), seen=r.seen.reshape(B, H, L), sink=sink
         )
 
-    def _direct(self, q: Tensor, k: Tensor, v: Tensor) -> Reading | None:
-        """Few queries that see everything go to the fused kernel without a plan, which would take longer than a short
-        memory and come to the same; None where there is something to plan, or a number to warn of."""
-        (B, H, L, D), (G, S), softmax = q.shape, k.shape[1:3], self.normalize
+    def _direct(self, q: Tensor, held: Kept) -> Reading | None:
+        """Few queries that see everything, without a plan, which would take longer than a short memory: by PyTorch's
+        kernel, or by the caches' own; None where there is something to plan, or a number to warn of."""
+        (B, H, L, D), G, S, softmax = q.shape, held.heads, held.length, self.normalize
         if not isinstance(softmax, Softmax) or softmax.sink is not None or self.telemetry or not self.standing.fused:
             return None
-        if self.engine not in ("auto", "sdpa") or not S or not L or v.shape[3] != D or L > 16:
+        if q.device.type != "cpu" or torch.compiler.is_compiling() or has_torch_function((q, *held.k, *held.v)):
             return None
-        if q.device.type != "cpu" or torch.compiler.is_compiling() or has_torch_function((q, k, v)):
+        R, rest = H // G * L, self.standing.rest
+        if not S or not L or R > 16:
             return None
-        rest = self.standing.rest
-        dot = rest.as_dot(rest.queries(q).reshape(B, G, H // G * L, D), rest.keys(k))
-        output, lse = fused(Lowered(dot.q, dot.k, dot.scale / softmax.temperature, False, None), v)
+        asked = rest.queries(q).reshape(B, G, R, D)
+        scale = rest.as_dot(asked, asked).scale / softmax.temperature
+        if self.engine == "auto" and own(asked, held):
+            from regard.memory.cache.few import few
+
+            output, lse = few(asked, held.k, held.v, scale)
+            engine = "cache"
+        elif self.engine in ("auto", "sdpa") and held.v[0].shape[3] == D:
+            k, v = held.numbers()
+            output, lse = fused(Lowered(asked, k, scale, False, None), v)
+            engine = "sdpa"
+        else:
+            return None
         if not bool((lse.detach() < torch.inf).all()):
             return None
         seen = torch.full((1, 1, 1), S).expand(B, H, L)
-        return Reading(output.reshape(B, H, L, D), lse.reshape(B, H, L), seen, engine="sdpa")
+        return Reading(output.reshape(B, H, L, -1), lse.reshape(B, H, L), seen, engine=engine)
 
-    def last(self, q: Tensor, k: Tensor, v: Tensor, starts: Counts, stops: Counts, seen: Counts) -> Reading:
+    def last(self, q: Tensor, held: Kept, starts: Counts, stops: Counts, seen: Counts) -> Reading:
         """Every query stands at its row's newest pair, the last of seen[b], and sees those in starts[b] … stops[b]."""
         L = q.shape[2]
         if L == 0:
-            return self._none(q, k, v)
+            return self._none(q, held)
         if L > 1 and not self.at_once:
-            return joined([self.last(one, k, v, starts, stops, seen) for one in q.split(1, 2)])
+            return joined([self.last(one, held, starts, stops, seen) for one in q.split(1, 2)])
         newest = [max(0, n - 1) for n in seen]
         if same(starts) and same(stops) and same(seen):
             if self.standing.asks_places:
                 q = self.standing.queries(q, torch.tensor(newest[:1], device=q.device).expand(L))
-            return self._piece(q, k, v, slice(starts[0], stops[0]), seen[0] - stops[0]) if seen else self.plain(q, k, v)
+            return self._piece(q, held, slice(starts[0], stops[0]), seen[0] - stops[0]) if seen else self.plain(q, held)
         q = self.standing.queries(q, torch.tensor(newest, device=q.device)[:, None].expand(-1, L))
         if self.at_once:
             ends = torch.tensor([starts, stops], device=q.device)[:, :, None, None].expand(-1, -1, -1, L)
-            return self.plain(q, k, v, Between(ends[0], ends[1]))
+            return self.plain(q, held, Between(ends[0], ends[1]))
         each = []
         for b, (a, z) in enumerate(zip(starts, stops, strict=True)):
             row = slice(b, b + 1)
-            each.append(self._piece(q[row], k[row], v[row], slice(a, z), seen[b] - z))
+            each.append(self._piece(q[row], held, slice(a, z), seen[b] - z, row=row))
         return stacked(each)
 
     def along(
-        self, q: Tensor, k: Tensor, v: Tensor, starts: Counts, stops: Counts, chunk: Chunk, reach: int | None = None
+        self, q: Tensor, held: Kept, starts: Counts, stops: Counts, chunk: Chunk, reach: int | None = None
     ) -> Reading:
         """Query i stands at pair i of a chunk that begins at stops[b]; it sees ``reach`` pairs up to it, or all."""
         device, L = q.device, q.shape[2]
@@ -108,8 +123,8 @@ class Look:
         if chunk.level() and same(starts) and same(stops) and stops:
             lo, hi, first = starts[0], stops[0] + L, chunk.seen[0] - stops[0]
             if L == 1:
-                return self._piece(q, k, v, slice(lo if reach is None else max(lo, hi - reach), hi), first)
-            return self._piece(q, k, v, slice(lo, hi), first, mask)
+                return self._piece(q, held, slice(lo if reach is None else max(lo, hi - reach), hi), first)
+            return self._piece(q, held, slice(lo, hi), first, mask)
         if self.at_once:
             at = chunk.ranks(device) + torch.tensor(stops, device=device)[:, None] + 1  # (B, L)
             low = torch.tensor(starts, device=device)[:, None].expand_as(at)
@@ -117,8 +132,8 @@ class Look:
             if chunk.valid is not None:
                 there = chunk.valid.to(device)
                 low, at = torch.where(there, low, 0), torch.where(there, at, 0)
-            return self.plain(q, k, v, Between(low[:, None], at[:, None]))
-        nothing, rows = self._none(q, k, v), list[Reading]()
+            return self.plain(q, held, Between(low[:, None], at[:, None]))
+        nothing, rows = self._none(q, held), list[Reading]()
         for b, (a, z) in enumerate(zip(starts, stops, strict=True)):
             row = slice(b, b + 1)
             found = None
@@ -126,21 +141,40 @@ class Look:
             if chunk.counts[b]:
                 asked = q[row] if own is None else q[row, :, own]
                 piece = slice(a, z + chunk.counts[b])
-                found = self._piece(asked, k[row], v[row], piece, chunk.seen[b] - z, mask)
+                found = self._piece(asked, held, piece, chunk.seen[b] - z, mask, row)
             rows.append(_within(nothing, found, b, own))
         return stacked(rows) if rows else nothing
 
-    def _piece(self, q: Tensor, k: Tensor, v: Tensor, at: slice, first: int, mask: Mask | None = None) -> Reading:
+    def _piece(
+        self, q: Tensor, held: Kept, at: slice, first: int, mask: Mask | None = None, row: slice = slice(None)
+    ) -> Reading:
         """Of the pairs that lie at ``at``; pair j of the row's own lies at j − first, which peaks are told by."""
-        r = self.plain(q, k[:, :, at], v[:, :, at], mask)
+        r = self.plain(q, held.at(at, row), mask)
         by = at.start + first
         if r.peak_at is None or not by:
             return r
         return replace(r, peak_at=torch.where(r.peak_at < 0, r.peak_at, r.peak_at + by))
 
-    def _none(self, q: Tensor, k: Tensor, v: Tensor) -> Reading:
+    def _none(self, q: Tensor, held: Kept) -> Reading:
         """What queries read of nothing."""
-        return self.plain(q, k[:, :, :0], v[:, :, :0])
+        return self.plain(q, held.at(slice(0, 0)))
+
+
+def own(asked: Tensor, held: Kept) -> bool:
+    """Whether the caches' own kernel reads it, and sooner than others: few queries over many numbers, no gradient.
+
+    What is kept in eight bits is read without taking it out first, which pays much earlier.
+    """
+    eight = isinstance(held.store, EightBit)
+    known = eight or (isinstance(held.store, AsGiven) and held.dtype in (torch.float32, torch.float64))
+    if not known or asked.shape[2] > 8 or asked.dtype not in (torch.float32, torch.float64):
+        return False
+    numbers = sum(parts[0].numel() for parts in (held.k, held.v))
+    return (
+        numbers >= (1 << 16 if eight else 1 << 22)
+        and all(parts[0].stride(3) == 1 for parts in (held.k, held.v))
+        and not kept_for_gradients(asked, *held.k, *held.v)
+    )
 
 
 def stacked(rows: Sequence[Reading]) -> Reading:

@@ -15,6 +15,7 @@ from regard.memory.base import Cost
 from regard.memory.cache.base import Cache
 from regard.memory.cache.buffer import Parts, kept_for_gradients
 from regard.memory.cache.chunk import Chunk, Counts, lengths
+from regard.memory.cache.kept import Kept
 from regard.memory.cache.looks import Telemetry, stacked
 from regard.memory.given import check_index
 from regard.reading import Reading
@@ -130,9 +131,8 @@ class PagedCache(Cache[PagedState]):
         self._asked(state, self._keeps(state), q)
         look, rows = self._look(telemetry), []
         for b, n in enumerate(state.seen):
-            k, v = self._row(state, b, q)
-            rows.append(look.last(q[b : b + 1], k, v, (0,), (n,), (n,)))
-        return stacked(rows) if rows else look.plain(q, *self._nothing(state))
+            rows.append(look.last(q[b : b + 1], self._row(state, b, q), (0,), (n,), (n,)))
+        return stacked(rows) if rows else look.plain(q, self._nothing(state))
 
     def step(
         self,
@@ -149,12 +149,11 @@ class PagedCache(Cache[PagedState]):
         chunk = self._given(state, self._keeps(state), state.seen, q, k, v, valid, places)
         after, look, rows = self._appended(state, chunk, k, v), self._look(telemetry), []
         for b, n in enumerate(state.seen):
-            held_k, held_v = self._row(after, b, q)
             mine = Chunk(
                 (n,), (chunk.counts[b],), chunk.length, None if chunk.valid is None else chunk.valid[b : b + 1]
             )
-            rows.append(look.along(q[b : b + 1], held_k, held_v, (0,), (n,), mine))
-        return (stacked(rows) if rows else look.plain(q, *self._nothing(state))), after
+            rows.append(look.along(q[b : b + 1], self._row(after, b, q), (0,), (n,), mine))
+        return (stacked(rows) if rows else look.plain(q, self._nothing(state))), after
 
     def reorder(self, state: PagedState, index: Tensor) -> PagedState:
         """The state whose row b is row ``index[b]``; pages are shared, nothing is copied."""
@@ -187,8 +186,8 @@ class PagedCache(Cache[PagedState]):
     def _keeps(self, state: PagedState) -> tuple[torch.dtype, torch.device]:
         return state.dtype, state.parts[0].device
 
-    def _row(self, state: PagedState, b: int, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of row b, (1, G, S, ·): a view where its pages follow one another."""
+    def _row(self, state: PagedState, b: int, q: Tensor) -> Kept:
+        """The pairs of row b, (1, G, S, ·): a view where its pages follow one another."""
         numbers, length, size = [page.number for page in state.pages[b]], state.seen[b], self.page
         first = numbers[0] if numbers else 0
         # What autograd keeps must not be a view of pages that will be somebody else's.
@@ -199,11 +198,11 @@ class PagedCache(Cache[PagedState]):
             at = (at + torch.arange(size, device=q.device)).flatten()[:length]
             parts = tuple(x.index_select(1, at)[None] for x in state.parts)
         n = state.keys
-        return self.store.take(parts[:n], state.dtype), self.store.take(parts[n:], state.dtype)
+        return Kept(parts[:n], parts[n:], self.store, state.dtype)
 
-    def _nothing(self, state: PagedState) -> tuple[Tensor, Tensor]:
+    def _nothing(self, state: PagedState) -> Kept:
         k, v, _ = self._empty(0, state.dtype, self._keeps(state)[1])
-        return self.store.take(k, state.dtype), self.store.take(v, state.dtype)
+        return Kept(k, v, self.store, state.dtype)
 
     def _appended(self, state: PagedState, chunk: Chunk, k: Tensor, v: Tensor) -> PagedState:
         turned = self._turned(k, chunk)

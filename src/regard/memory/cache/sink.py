@@ -15,6 +15,7 @@ from regard.memory.cache.between import Between
 from regard.memory.cache.buffer import aligned
 from regard.memory.cache.chunk import Chunk, Counts, lengths, same
 from regard.memory.cache.contiguous import CacheState, StaticCache
+from regard.memory.cache.kept import Kept
 from regard.memory.cache.looks import Telemetry, stacked
 from regard.memory.cache.sliding import SlidingCache
 from regard.memory.given import check_index
@@ -101,12 +102,11 @@ class SinkCache(Cache[SinkState]):
         look, held = self._look(telemetry), state.held
         if same(state.first.held) and same(state.recent.held):
             n = held[0] if held else 0
-            k, v = self.pairs(state)
-            return look.last(q, k, v, (0,) * len(held), held, (n,) * len(held))
+            return look.last(q, Kept.given(*self.pairs(state)), (0,) * len(held), held, (n,) * len(held))
         rows = []
         for b, n in enumerate(held):
-            k, v = self.pairs(self.reorder(state, torch.tensor([b])))
-            rows.append(look.last(q[b : b + 1], k, v, (0,), (n,), (n,)))
+            alone = Kept.given(*self.pairs(self.reorder(state, torch.tensor([b]))))
+            rows.append(look.last(q[b : b + 1], alone, (0,), (n,), (n,)))
         return stacked(rows)
 
     def step(
@@ -198,16 +198,18 @@ class SinkCache(Cache[SinkState]):
         # The passing ones, with what the chunk's own first query still sees: the buffer before anything is let go.
         going = Chunk.of(state.recent.seen, chunk.length, passes)
         wide = self._recent.appended(state.recent, going, k, v)
-        held_k, held_v, starts, stops = self._recent.taken(state.recent, wide.buffer, wide.starts, wide.stops, going)
+        held, starts, stops = self._recent.lying(state.recent, wide.buffer, wide.starts, wide.stops, going)
+        held_k, held_v = held.numbers()
         ruler = torch.tensor([n - z for n, z in zip(going.seen, stops, strict=True)], device=device)
         slots = torch.arange(held_k.shape[2], device=device)
         at = slots + ruler[0] if same(going.seen) and same(stops) and len(ruler) else slots + ruler[:, None]
-        near = look.along(q, self._standing.keys(held_k, at), held_v, starts, stops, going, self.window)
+        near = look.along(q, Kept.given(self._standing.keys(held_k, at), held_v), starts, stops, going, self.window)
         here = chunk.places(device).clamp(max=self.sinks + self.window - 1)
-        sink_k, sink_v, _, ends = self._first.taken(first, first.buffer, (0,) * len(first.seen), first.stops)
+        sinks, _, ends = self._first.lying(first, first.buffer, (0,) * len(first.seen), first.stops)
+        sink_k, sink_v = sinks.numbers()
         sink_k = self._standing.keys(sink_k, torch.arange(sink_k.shape[2], device=device))
         visible = torch.minimum(here + 1, torch.tensor(ends, device=device)[:, None])  # (B, L)
         visible = visible if chunk.valid is None else torch.where(chunk.valid.to(device), visible, 0)
         mask = Between(torch.zeros_like(visible)[:, None], visible[:, None])
-        far = look.plain(self._standing.queries(q, here), sink_k, sink_v, mask)
+        far = look.plain(self._standing.queries(q, here), Kept.given(sink_k, sink_v), mask)
         return Reading.merge(near, far), SinkState(first, self._recent.kept(state.recent, going, wide))

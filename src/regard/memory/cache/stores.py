@@ -46,8 +46,9 @@ class EightBit(Store):
     """x ≈ s · c, c = round(x / s) in −127 … 127, s = max|x| / 127 for each vector, that is each place and head.
 
     No number is off by more than max|x| / 254 of its vector (and rounding of the dtype it is read in), so a score q·k
-    by no more than ‖q‖₁ max|k| / 254. A vector takes D bytes and 4 for s, in float32; it is read in full, so a read
-    holds the whole memory once in the dtype given. Rounding has no gradient, so what wants one is refused.
+    by no more than ‖q‖₁ max|k| / 254. A vector takes D bytes and 4 for s, in float32. Up to eight queries of a key head
+    read it as it is, by a softmax of dot products on the CPU; any other read takes the whole memory out first. Rounding
+    has no gradient, so what wants one is refused.
 
     >>> store = EightBit()
     >>> x = torch.tensor([[1.27, -0.5, 0.004]])
