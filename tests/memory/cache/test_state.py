@@ -134,6 +134,42 @@ def test_what_was_read_keeps_its_gradient_while_more_is_written_in_place() -> No
         torch.autograd.grad(reading.output.sum(), q)
 
 
+@pytest.mark.parametrize("cache", ALL, ids=lambda c: type(c).__name__)
+def test_a_crop_leaves_the_graph_of_what_was_read_as_it_is(cache: Any) -> None:
+    k, v = (x.requires_grad_() for x in pairs(1, 9, torch.float64))
+    q = ask(1, 9, torch.float64)
+    r, state = cache.step(cache.reset(1, dtype=torch.float64), q, k, v)
+    short = cache.crop(state, 4)
+    with torch.no_grad():
+        cache.write(short, k[:, :, :3] + 1, v[:, :, :3] + 1)
+    cache.write(short, k[:, :, :3] + 2, v[:, :, :3] + 2)
+    whole = regard.attend(q, k, v, mask=regard.mask.causal(), engine="reference")
+    torch.testing.assert_close(cache.read(state, q[:, :, -1:]).output, whole[:, :, -1:])
+    for mine, wanted in zip(*(torch.autograd.grad(x.square().sum(), (k, v)) for x in (r.output, whole)), strict=True):
+        torch.testing.assert_close(mine, wanted)
+
+
+@pytest.mark.parametrize("cache", ALL, ids=lambda c: type(c).__name__)
+def test_no_rows_and_no_pairs_are_nothing(cache: Any) -> None:
+    state = cache.write(cache.reset(2), *pairs(2, 3))
+    r, same = cache.step(state, ask(2, 0), *pairs(2, 0))
+    assert r.output.shape == (2, 4, 0, E)
+    assert same.seen == (3, 3)
+    nobody = cache.reorder(state, torch.tensor([], dtype=torch.long))
+    r, nobody = cache.step(nobody, ask(0, 2), *pairs(0, 2))
+    assert r.output.shape == (0, 4, 2, E)
+    assert cache.read(cache.reset(0), ask(0, 1)).output.shape == (0, 4, 1, E)
+    assert cache.nbytes(nobody) == 0
+
+
+def test_a_short_future_of_a_long_state_takes_little_room() -> None:
+    cache = KVCache(G, D, E)
+    short = cache.write(cache.reset(1), *pairs(1, 3))
+    long = cache.write(cache.write(short, *pairs(1, 3)), *pairs(1, 5000))
+    assert cache.write(short, *pairs(1, 1)).buffer.room == 64
+    assert cache.reorder(cache.crop(long, 4), torch.tensor([0])).buffer.room == 64
+
+
 def test_inference_mode_and_outside_it_share_a_state() -> None:
     cache = KVCache(G, D, E)
     with torch.inference_mode():

@@ -18,11 +18,11 @@ class Between(Mask):
     hi: Tensor
 
     def allows(self, grid: Grid) -> Tensor:
-        lo, hi = (x.to(grid.j.device)[:, :, grid.i.flatten(), None] for x in (self.lo, self.hi))
+        lo, hi = (x.unsqueeze(-1) for x in self.spans(grid))
         return (grid.j >= lo) & (grid.j < hi)
 
     def spans(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        lo, hi = (x.to(grid.j.device)[:, :, grid.i.flatten()] for x in (self.lo, self.hi))
+        lo, hi = (x.to(grid.j.device).index_select(2, grid.i.flatten()) for x in (self.lo, self.hi))
         return lo, hi
 
     def __repr__(self) -> str:

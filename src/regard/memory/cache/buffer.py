@@ -36,7 +36,7 @@ class Buffer:
     @classmethod
     def holding(cls, old: Sequence[Tensor], room: int) -> Buffer:
         """Room for ``room`` pairs a row with a copy of ``old`` at its beginning."""
-        made = cls.empty(tuple(old), old[0].shape[0], room)
+        made = cls.empty(tuple(old), old[0].shape[0], max(room, old[0].shape[2]))
         for new, x in zip(made.parts, old, strict=True):
             new.data[:, :, : x.shape[2]] = x.detach()
         return made
@@ -46,12 +46,17 @@ class Buffer:
         return self.parts[0].shape[2]
 
     @property
+    def graph(self) -> bool:
+        """Whether the pairs are part of a graph: then nothing is written over them."""
+        return any(x.requires_grad for x in self.parts)
+
+    @property
     def nbytes(self) -> int:
         return sum(x.numel() * x.element_size() for x in self.parts)
 
     def takes(self, number: int, stop: int, added: Parts) -> bool:
         """Whether state ``number`` may write up to ``stop`` in place: nobody else did, and no gradient is kept."""
-        return number == self.newest and stop <= self.room and not kept_for_gradients(*self.parts, *added)
+        return number == self.newest and stop <= self.room and not self.graph and not kept_for_gradients(*added)
 
     def put(self, stops: Counts, chunk: Chunk, added: Parts) -> int:
         """Writes ``added`` behind each row's end; the number of the state that has them.

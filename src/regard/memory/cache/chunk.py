@@ -47,7 +47,8 @@ class Chunk:
     def places(self, device: torch.device) -> Tensor:
         """Where each pair stands in its row: (L,) where the rows are level, else (B, L)."""
         if self.level():
-            return torch.arange(self.seen[0], self.seen[0] + self.length, device=device) if self.seen else _none(device)
+            first = self.seen[0] if self.seen else 0
+            return torch.arange(first, first + self.length, device=device)
         return (self.ranks(device) + torch.tensor(self.seen, device=device)[:, None]).clamp(min=0)
 
     def rows(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,7 +99,3 @@ def lengths(who: str, seen: Counts, length: int | Tensor) -> Counts:
 
 def same(numbers: Counts) -> bool:
     return len(set(numbers)) <= 1
-
-
-def _none(device: torch.device) -> Tensor:
-    return torch.empty(0, dtype=torch.long, device=device)

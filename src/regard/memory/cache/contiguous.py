@@ -59,7 +59,7 @@ class Contiguous(Cache[CacheState]):
 
     @abstractmethod
     def _room(self, needed: int, now: int) -> int:
-        """The room of a new buffer that has to hold ``needed`` pairs, after one of room ``now``."""
+        """The room of a new buffer that has to hold ``needed`` pairs, when rows hold ``now`` at most."""
 
     def _last(self) -> int | None:
         """How many pairs a query sees up to its own; None is all."""
@@ -113,13 +113,14 @@ class Contiguous(Cache[CacheState]):
         return self.store.take(state.k, state.dtype), self.store.take(state.v, state.dtype)
 
     def reorder(self, state: CacheState, index: Tensor) -> CacheState:
-        """The state whose row b is row ``index[b]``; a copy, with the same spare room."""
+        """The state whose row b is row ``index[b]``; a copy, with spare room."""
         check_index(self._who, index, self.batch(state))
         self._check_whole(state)
         rows = index.tolist()
         held, seen = (tuple(numbers[b] for b in rows) for numbers in (state.held, state.seen))
         old = [aligned(x, state.starts, state.stops).index_select(0, index.to(x.device)) for x in state.buffer.parts]
-        buffer = Buffer(tuple(old)) if kept_for_gradients(*old) else Buffer.holding(old, state.buffer.room)
+        longest = max(held, default=0)
+        buffer = Buffer(tuple(old)) if kept_for_gradients(*old) else Buffer.holding(old, self._room(longest, longest))
         return self._state(buffer, 0, seen, (0,) * len(rows), held, state.dtype, len(state.k))
 
     def crop(self, state: CacheState, length: int | Tensor) -> CacheState:
@@ -139,8 +140,8 @@ class Contiguous(Cache[CacheState]):
                     f"{held}; crop before the window is full, or keep the state of before"
                 )
         stops = tuple(z - (old - new) for z, old, new in zip(state.stops, state.seen, seen, strict=True))
-        newest = state.number == state.buffer.newest
-        number = state.buffer.cut(stops) if newest else state.number
+        takes = state.number == state.buffer.newest and not state.buffer.graph
+        number = state.buffer.cut(stops) if takes else state.number
         return self._state(state.buffer, number, seen, state.starts, stops, state.dtype, len(state.k))
 
     def nbytes(self, state: CacheState) -> int:
@@ -198,7 +199,7 @@ class Contiguous(Cache[CacheState]):
         if kept_for_gradients(*buffer.parts, *added):
             parts = tuple(joined(x, held, chunk, new, needed) for x, new in zip(old, added, strict=True))
             return Wide(Buffer(parts), 0, none, held)
-        buffer = Buffer.holding(old, self._room(needed, buffer.room))
+        buffer = Buffer.holding(old, self._room(needed, max(held, default=0)))
         return Wide(buffer, buffer.put(held, chunk, added), none, held)
 
     def kept(self, state: CacheState, chunk: Chunk, wide: Wide) -> CacheState:

@@ -58,14 +58,18 @@ class Look:
             return r
         sink = r.sink if r.sink is None or r.sink.dim() == 0 else r.sink.reshape(B, H, L)
         return replace(
-            r, output=r.output.reshape(B, H, L, -1), lse=r.lse.reshape(B, H, L), seen=r.seen.reshape(B, H, L), sink=sink
+            r,
+            output=r.output.reshape(B, H, L, r.output.shape[-1]),
+            lse=r.lse.reshape(B, H, L),
+            seen=r.seen.reshape(B, H, L),
+            sink=sink,
         )
 
     def _direct(self, q: Tensor, held: Kept) -> Reading | None:
         """Few queries that see everything, without a plan, which would take longer than a short memory: by PyTorch's
         kernel, or by the caches' own; None where there is something to plan, or a number to warn of."""
         (B, H, L, D), G, S, softmax = q.shape, held.heads, held.length, self.normalize
-        if not isinstance(softmax, Softmax) or softmax.sink is not None or self.telemetry or not self.standing.fused:
+        if type(softmax) is not Softmax or softmax.sink is not None or self.telemetry or not self.standing.fused:
             return None
         if q.device.type != "cpu" or torch.compiler.is_compiling() or has_torch_function((q, *held.k, *held.v)):
             return None
@@ -88,7 +92,7 @@ class Look:
         if not bool((lse.detach() < torch.inf).all()):
             return None
         seen = torch.full((1, 1, 1), S).expand(B, H, L)
-        return Reading(output.reshape(B, H, L, -1), lse.reshape(B, H, L), seen, engine=engine)
+        return Reading(output.reshape(B, H, L, output.shape[-1]), lse.reshape(B, H, L), seen, engine=engine)
 
     def last(self, q: Tensor, held: Kept, starts: Counts, stops: Counts, seen: Counts) -> Reading:
         """Every query stands at its row's newest pair, the last of seen[b], and sees those in starts[b] … stops[b]."""

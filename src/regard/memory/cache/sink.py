@@ -122,7 +122,7 @@ class SinkCache(Cache[SinkState]):
     ) -> tuple[Reading, SinkState]:
         """Writes the chunk and reads it: query i stands at pair i, and sees what the cache holds then."""
         chunk = self._given(state, self._keeps(state), state.seen, q, k, v, valid, places)
-        at_once = isinstance(self.normalize, Softmax) and self._look(telemetry).at_once
+        at_once = type(self.normalize) is Softmax and self._look(telemetry).at_once
         if k.shape[2] > 1 and at_once:
             return self._chunk(state, q, k, v, chunk)
         found = []
