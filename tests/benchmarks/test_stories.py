@@ -19,9 +19,12 @@ def short(name: str, steps: int, linear: int, stories: Stories, count: int) -> E
     """An experiment with fewer updates; its rate ends at a third."""
     whole = experiments.named(name)
     recipe = replace(whole.recipe, steps=steps, check=steps)
-    schedule = LinearStart(linear, steps + (steps - linear) // 2, recipe.rate)
     exam = {"new stories": Exam(stories, 20, 25, seed=1_000_033)}
-    arms = {n: replace(a, each=schedule) for n, a in whole.arms.items() if a.recipe is None}
+    arms = {}
+    for arm, each in ((n, a.each) for n, a in whole.arms.items() if isinstance(a.each, LinearStart)):
+        begun = linear if each.linear else 0
+        schedule = LinearStart(begun, steps + (steps - begun) // 2, recipe.rate)
+        arms[arm] = replace(whole.arms[arm], each=schedule)
     return replace(whole, task=Few(stories, count), recipe=recipe, validation=exam, exams=exam, arms=arms)
 
 

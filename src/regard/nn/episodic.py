@@ -138,7 +138,7 @@ class EndToEndMemoryNetwork(nn.Module):
         """Logits (B, V) of the answer to questions (B, Q) about sentences (B, S, J), words by number, 0 for none.
 
         ``normalize`` stands in for the network's own in this call. ``empty`` is the share of empty memories that are
-        put between the sentences at random, 0.1 in training.
+        put between the sentences at random, 0.1 in training; an age past the tables' end is then their last.
         """
         found = self.recall(sentences, question, normalize=normalize, empty=empty, telemetry=False)
         return found.query[:, 0] @ self.words[:, self.tying.answer(self.hops)].mT

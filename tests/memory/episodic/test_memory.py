@@ -164,6 +164,18 @@ def test_groups_and_bytes() -> None:
     assert EpisodicMemory(D, K, slots=10).cost(100) == EpisodicMemory(D, K, slots=10).cost(10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_half_precision_is_near(dtype: torch.dtype, engine: str) -> None:
+    memory = EpisodicMemory(D, K, engine=engine)
+    k, v, u = full(B, K, S, D).to(dtype), full(B, K, S, D).to(dtype), full(B, L, D).to(dtype)
+    short = memory.recall(memory.write(memory.reset(B, dtype=dtype), k, v), u).query
+    exact = memory.recall(memory.write(memory.reset(B, dtype=torch.float64), k.double(), v.double()), u.double()).query
+    assert short.dtype == dtype
+    # a sum of K reads, each rounded, and the scores of the second by a question that was rounded
+    torch.testing.assert_close(short.double(), exact, rtol=0, atol=40 * torch.finfo(dtype).eps)
+
+
 def state() -> Facts:
     memory = EpisodicMemory(D, K)
     return memory.write(memory.reset(B), torch.randn(B, K, S, D), torch.randn(B, K, S, D))

@@ -60,8 +60,10 @@ class EpisodicMemory(Memory[Facts]):
         carry: H of u ← H u + o, what becomes of a question from hop to hop; it stays when left out.
 
     A fact's age is how many facts were written after it, and known only when it is asked for, so time is added at the
-    read. A row without facts reads 0, and its question comes back as it was. Facts are of equal rank: keys of another
-    order with their ages permuted alike give the same.
+    read. A row without facts reads 0, and its question comes back as it was. The order in which facts are
+    kept does not count, their ages do.
+
+    Facts in half precision are kept as they are given, and read as :func:`regard.attend` reads them.
 
     Source: Sukhbaatar et al. 2015, sections 2 and 4.1.
 
