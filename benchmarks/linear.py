@@ -98,7 +98,7 @@ def _growing(setting: Setting, L: int) -> Iterator[Row | Point]:
             for name, make in makes.items()
         ]
         found: dict[str, list[Point]] = {each.name: [] for each in series}
-        for each in curve(setting, work, series, small=min(512, L // 2)):
+        for each in curve(setting, work, series, small=1024):  # long enough for the kernel, with a gradient too
             if isinstance(each, Point):
                 found[each.series].append(each)
             yield each

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import regard
 from regard.memory import EluPlusOne, Exponential, FeatureScore, LinearMemory, PairMemory, SquaredReLU
+from regard.memory.linear import walking
 from regard.memory.linear.sums import FeatureMemory
 from tests.memory.linear.given import B, D, E, G, H, L, every, qkv, stepped
 
@@ -167,6 +168,18 @@ def test_the_state_is_of_one_size(memory: FeatureMemory) -> None:
         sizes.add(memory.nbytes(state))
     assert sizes == {B * G * (memory.map.size(D) * (E + 2)) * 4 + B * 8}
     assert memory.cost(1) == memory.cost(10**6)
+
+
+def test_operations_grow_as_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    monkeypatch.setattr(walking, "LEAST", 10**9)  # products are counted, kernels are not
+    memory, found = LinearMemory(G, D, E), []
+    for length in (24, 48, 96):
+        with FlopCounterMode(display=False) as counter:
+            memory.step(memory.reset(B), *qkv(length=length))
+        found.append(counter.get_total_flops())
+    assert found[2] == 2 * found[1] == 4 * found[0] > 0
 
 
 @every
