@@ -57,17 +57,22 @@ def content_only(task: Task, hidden: int, slots: int, width: int) -> nn.Module:
 
 
 def moving_on(exam: Exam, model: nn.Module) -> dict[str, float]:
-    """From one answer to the next, in how many percent of the steps the reading head goes one slot on."""
+    """From one answer to the next, in how many percent of the steps the reading head goes one slot on, or one back.
+
+    Slots are a ring and no direction is told: a machine that writes backwards reads backwards.
+    """
     assert isinstance(model, Turing)
     slots = model.machine.memory.slots
-    went = steps = 0
+    moves = []
     for example in exam.questions():
         state, at = model.machine.reset(example.inputs.shape[0]), []
         for x in example.inputs.unbind(1):
             _, state = model.machine.step(x, state)
             at.append(state.memory.reading[:, 0].argmax(-1))
         asked = example.asked[:, 1:] & example.asked[:, :-1]
-        moved = torch.stack(at, 1).diff(dim=1) % slots  # (B, L − 1)
-        went += int((moved == 1)[asked].sum())
-        steps += int(asked.sum())
-    return {"read head +1 (%)": 100 * went / steps}
+        moves.append((torch.stack(at, 1).diff(dim=1) % slots)[asked])  # of (B, L − 1)
+    went = torch.cat(moves)
+    return {
+        "read head +1, %": 100 * float((went == 1).float().mean()),
+        "−1, %": 100 * float((went == slots - 1).float().mean()),
+    }
