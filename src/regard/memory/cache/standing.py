@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -121,7 +122,7 @@ def _apart(who: str, score: Score, whole: Score) -> Standing | None:
     return None
 
 
-def _by_grid(turn, x: Tensor, places: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _by_grid(turn: Callable[[Tensor, Grid], Tensor], x: Tensor, places: Tensor) -> Tensor:
     """What a score of any kind makes of x; its grid has room for one row's places only."""
     if places.dim() == 2:
         return torch.cat([_by_grid(turn, x[b : b + 1], places[b]) for b in range(x.shape[0])])

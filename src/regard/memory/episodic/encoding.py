@@ -71,7 +71,7 @@ class TimeTable:
                 f"memory slots={N}, so that it keeps the newest {N}, or the table more rows"
             )
         rows = ages if ages.dim() == 2 else ages.unsqueeze(0)
-        return tuple(table[:, rows].transpose(0, 1) for table in (self.keys, self.values))  # type: ignore[return-value]
+        return self.keys[:, rows].transpose(0, 1), self.values[:, rows].transpose(0, 1)
 
 
 def with_empty(ages: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:

@@ -64,7 +64,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, body: Body, plain: Body, edges: tuple[int, ...], states: int, *given: Tensor | None) -> Any:
         state, inputs = given[:states], given[states:]
-        outputs, before, last = _forward(plain, state, inputs, edges)  # type: ignore[arg-type]
+        outputs, before, last = _forward(plain, state, inputs, edges)  # type: ignore[arg-type]  # a state is given whole
         ctx.body, ctx.edges, ctx.states, ctx.inputs = body, edges, states, len(inputs)
         ctx.save_for_backward(*inputs, *(x for each in before for x in each))
         return (*outputs, *last)

@@ -70,7 +70,7 @@ class StateSpaceMemory(PairMemory[SpaceState]):
     heads: int
     width: int
     value_width: int = None  # type: ignore[assignment]  # it is a number from __post_init__ on, as A is a tensor
-    A: Tensor = None  # type: ignore[assignment]
+    A: Tensor = None  # type: ignore[assignment]  # and a tensor from there on
     discretization: Discretization = field(default_factory=Euler)
     scan: str = "auto"
 

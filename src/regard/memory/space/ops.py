@@ -67,7 +67,7 @@ def _given(
     from regard.memory.space import kernels
 
     width = np.int64(128 if v.dtype == torch.float64 else 256)  # a run's states and decays fill half of a core's cache
-    return kernels.Given(  # type: ignore[call-arg]
+    return kernels.Given(  # type: ignore[call-arg]  # three of them in the first
         *(_flat(x) for x in (q, k, v, delta)), A.detach().mT.contiguous().numpy(), _flat(h.mT), _flat(kept),
         np.int64(every), np.bool_(hold), width,
     )  # fmt: skip
