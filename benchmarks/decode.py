@@ -30,7 +30,8 @@ def rows(setting: Setting) -> Iterator[Row]:
     yield found.row(PEER, f"L=1, S={S:,}", cost=cost)
 
     peers = [Contender(PEER, partial(fused, setting, S)), Contender(COPY, partial(copied, setting, S))]
-    steps = race(setting, [Contender("KVCache", partial(stepped, setting, "KVCache", S)), *peers])
+    mine = Contender("KVCache", partial(stepped, setting, "KVCache", S))
+    steps = race(setting, [mine, *peers], rounds=3 * setting.rounds)  # the goals are within what a shared machine sways
     yield steps.row(PEER, f"KVCache, write and read, S={S:,}", goal=at_most(1), cost=cost)
     yield steps.row(COPY, f"KVCache, write and read, S={S:,}", goal=at_most(1.5), cost=cost)
     for name in CACHES:

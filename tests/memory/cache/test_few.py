@@ -66,3 +66,21 @@ def test_what_is_no_number_is_told() -> None:
         found = cache.read(state, q)
     assert bool(found.output[0, 3].isnan().all())
     assert bool(found.output[0, :3].isfinite().all())
+
+
+def test_who_listens_hears_of_the_read() -> None:
+    """A mode sees regard.read, as it does without a cache; the ways around the plan are for when nobody listens."""
+
+    class Listening(torch.overrides.TorchFunctionMode):
+        heard = 0
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            Listening.heard += func is regard.read
+            return func(*args, **(kwargs or {}))
+
+    cache = KVCache(8, 64)
+    k, v, q = (torch.randn(1, 8, n, 64) for n in (9001, 9001, 1))
+    state = cache.write(cache.reset(1), k, v)
+    with Listening():
+        assert cache.read(state, q).engine != "cache"
+    assert Listening.heard == 1
