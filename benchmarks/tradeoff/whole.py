@@ -25,7 +25,7 @@ HEADS, STATES = 8, 16  # Mamba's 16 states a channel, and all heads' numbers as 
 @torch.no_grad()
 def at_once(setting: Setting) -> Iterator[Row]:
     """A row for each memory that has a peer; where both compute the same, they are compared."""
-    L = setting.size(4096, quick=256)
+    L = setting.size(2048, quick=256)
     draw = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, HEADS, L, D, generator=draw) / 2 for _ in range(3))
     ask, unit = (F.normalize(x, dim=-1) for x in (q, k))  # as the delta rule takes them
