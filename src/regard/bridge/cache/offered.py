@@ -1,0 +1,87 @@
+"""A transformers ``Cache`` of this package's memories. It imports transformers, so it is imported when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from transformers import Cache
+from transformers.cache_utils import get_layer_types_and_kwargs
+
+from regard.bridge.cache import Factory
+from regard.bridge.cache.layers import MemoryLayer, Place
+from regard.bridge.cache.padding import Padding
+from regard.bridge.cache.turning import turns
+from regard.errors import RegardError
+
+__all__ = ["OfferedCache", "offered"]
+
+KINDS = ("full_attention", "sliding_attention", "chunked_attention")
+
+
+class OfferedCache(Cache):
+    """One memory a layer. ``layers[n].memory`` and ``layers[n].state`` are what layer n writes to."""
+
+    layers: list[Any]
+
+    def __init__(self, layers: list[MemoryLayer]) -> None:
+        super().__init__(layers=layers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pairs that are held."""
+        return sum(layer.nbytes for layer in self.layers)
+
+
+def offered(model: Any, memory: Factory | Mapping[str, Factory], attention_mask: Tensor | None) -> OfferedCache:
+    config, given = _config(model)
+    kinds, settings = get_layer_types_and_kwargs(config)
+    padding = None if attention_mask is None else Padding.of(attention_mask)
+    layers = []
+    for n, (kind, more) in enumerate(zip(kinds, settings, strict=True)):
+        if kind not in KINDS:
+            raise RegardError(
+                f"model: layer {n} is of the type {kind!r}, wanted layers that keep keys and values: {', '.join(KINDS)}"
+            )
+        place = Place(n, kind != "full_attention", more.get("sliding_window") if kind == "sliding_attention" else None)
+        layers.append(MemoryLayer(_factory(memory, kind), place, padding))
+    if not any(layer.sinks for layer in layers):
+        if attention_mask is not None:
+            raise RegardError(
+                "attention_mask: found one for memories without sinks, wanted None: the model's own mask hides padding"
+            )
+        return OfferedCache(layers)
+    if given is None:
+        raise RegardError(
+            f"model: found a {type(model).__name__}, wanted the model itself: how its keys turn is measured on it"
+        )
+    for layer, turn in zip(layers, turns(given), strict=True):
+        layer.turn = turn
+    return OfferedCache(layers)
+
+
+def _config(model: Any) -> tuple[Any, Any]:
+    """The decoder's configuration, and the model where it was given."""
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+    if isinstance(model, PreTrainedModel):
+        config, given = model.config, model
+    elif isinstance(model, PreTrainedConfig):
+        config, given = model, None
+    else:
+        raise RegardError(f"model: found {type(model).__name__}, wanted a transformers model or its configuration")
+    if config.is_encoder_decoder:
+        raise RegardError(
+            f"model: {type(model).__name__} is an encoder-decoder, wanted a decoder alone: its cache is two, one of "
+            "which never grows"
+        )
+    return config.get_text_config(decoder=True), given
+
+
+def _factory(memory: Factory | Mapping[str, Factory], kind: str) -> Factory:
+    if not isinstance(memory, Mapping):
+        return memory
+    if kind not in memory:
+        raise RegardError(f"memory: the model has layers of the type {kind!r}, found one for {sorted(memory)}")
+    return memory[kind]
