@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -74,7 +75,7 @@ class Reader(nn.Module):
             keys, values = F.pad(keys, (1, 0), value=KEYS), F.pad(values, (1, 0), value=VALUES)
         pairs = (self.key(keys) + self.value(values))[:, None]  # one head
         query = self.q(self.key(given.asked))[:, None]
-        parts = {"normalize": self.normalize, "engine": "reference"}
+        parts: dict[str, Any] = {"normalize": self.normalize, "engine": "reference"}
         if self.training:
             return self.out(regard.attend(query, self.k(pairs), self.v(pairs), **parts)[:, 0]), query.new_empty(0)
         first = {"first": torch.arange(pairs.shape[2]) < 1}

@@ -34,7 +34,7 @@ def rows(setting: Setting) -> Iterator[Row | Line]:
     text = find()
     if setting.quick:
         torch.manual_seed(0)
-        model = Model(Sizes(width=14, heads=2, layers=2, window=17)).eval()
+        model = Model(Sizes(width=12, heads=2, layers=2, window=17)).eval()
         tokens = torch.randint(256, (2, 3 * 17 + 1))
     else:
         path = Path(os.environ.get("REGARD_STREAM_MODEL", "runs/stream")) / "model.pt"
@@ -51,7 +51,7 @@ def rows(setting: Setting) -> Iterator[Row | Line]:
 
 def _table(setting: Setting, model: Model, tokens: Tensor) -> Iterator[Row | Line]:
     sizes = model.sizes
-    shape = {"heads": sizes.heads, "width": sizes.width // sizes.heads, "score": SCORE}
+    shape: dict[str, Any] = {"heads": sizes.heads, "width": sizes.width // sizes.heads, "score": SCORE}
     arms: dict[str, PairMemory[Any]] = {
         f"{SINKS} sinks and the last {sizes.window - SINKS}": SinkCache(
             **shape, sinks=SINKS, window=sizes.window - SINKS
@@ -78,9 +78,9 @@ def _table(setting: Setting, model: Model, tokens: Tensor) -> Iterator[Row | Lin
         }
         table = f"streams of {tokens.shape[1] - 1:,} bytes, window {sizes.window}"
         yield Line(table, cells, {"nats": losses.mean().item()})
-        if memory := arms.get(name):
+        if name in arms:
             # Only that a stream may go on for ever is claimed: at most a tenth above what is read anew.
-            goal = at_most(1.1) if isinstance(memory, SinkCache) else None
+            goal = at_most(1.1) if isinstance(arms[name], SinkCache) else None
             yield Row(f"stream: {name}", "recomputed", "× its perplexity", ratio, goal=goal, judged=setting.judged)
 
 

@@ -46,7 +46,8 @@ class Block(nn.Module):
             each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in self.qkv(self.before(x)).chunk(3, -1)
         )
         x = x + self.out(look(q, k, v).transpose(1, 2).flatten(-2))
-        return x + self.fall(F.gelu(self.rise(self.between(x))))
+        risen: Tensor = self.fall(F.gelu(self.rise(self.between(x))))
+        return x + risen
 
 
 class Model(nn.Module):

@@ -40,6 +40,7 @@ GOALS = {
     "soft_alignment": Counter(),
     "scan": Counter({"≥ 5": 2, "≤ 1e-05": 1}),
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
+    "streaming": Counter({"≤ 1.1": 1}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
     "tiles": Counter({"≤ 1.5": 36, "≤ 25": 9}),
     "watch": Counter({"≤ 1.3": 1, "≤ 3": 1, "≤ 300": 2, "≥ 16": 1}),

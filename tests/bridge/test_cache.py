@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.bridge.cache import cache_for
 from regard.errors import RegardError
-from regard.memory import EightBit, KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
+from regard.memory import EightBit, KVCache, SinkCache, SlidingCache, StaticCache
 from tests.bridge.architectures import DECODERS, make
 
 B, L = 3, 13
@@ -28,10 +28,9 @@ WINDOW = 5  # that of the models with one, in architectures.py
 KEEPING: dict[str, Any] = {
     "growing": KVCache,
     "static": partial(StaticCache, capacity=41),
-    "paged": partial(PagedCache, page=3),
 }
 WINDOWED = "mistral, window"
-BY_KIND = {"full_attention": KVCache, "sliding_attention": partial(SlidingCache, window=WINDOW)}
+BY_KIND: dict[str, Any] = {"full_attention": KVCache, "sliding_attention": partial(SlidingCache, window=WINDOW)}
 FEW = ("llama", WINDOWED, "qwen2, window in one layer", "gpt2")
 WAYS: dict[str, dict[str, Any]] = {
     "greedy": {"do_sample": False},
@@ -117,7 +116,7 @@ def test_a_window_generates_what_the_models_own_does(way: str) -> None:
 def test_drafted_tokens_are_taken_back(name: str, memory: Any) -> None:
     """Assisted decoding gives what greedy decoding gives, for an assistant that is mostly wrong."""
     model, assistant = ready(name), ready("llama")
-    one = {"tokens": TOKENS[:1], "mask": MASK[:1], "do_sample": False}
+    one: dict[str, Any] = {"tokens": TOKENS[:1], "mask": MASK[:1], "do_sample": False}
     cache = cache_for(model, memory)
     found = generate(model, cache, **one, assistant_model=assistant)
     assert torch.equal(found, generate(model, dynamic(model), **one))
@@ -127,7 +126,7 @@ def test_drafted_tokens_are_taken_back(name: str, memory: Any) -> None:
 def test_a_crop_forgets_what_it_takes_back() -> None:
     model = ready(WINDOWED)
     for memory in (KVCache, BY_KIND):
-        cache = cache_for(model, memory)
+        cache: Any = cache_for(model, memory)
         cache.activate_past_recording()
         read(model, cache, [6, 5, 2])
         cache.crop(-4)  # over two chunks
@@ -148,7 +147,7 @@ def test_a_second_prompt_goes_on_where_the_first_stopped() -> None:
 
 def test_rows_are_repeated_chosen_and_emptied() -> None:
     model = ready("llama")
-    cache = cache_for(model, KVCache)
+    cache: Any = cache_for(model, KVCache)
     cache.batch_select_indices(torch.tensor([0]))  # nothing yet: nothing to choose
     read(model, cache, [6])
     cache.batch_repeat_interleave(2)

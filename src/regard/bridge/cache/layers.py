@@ -23,7 +23,7 @@ __all__ = ["MemoryLayer", "Place"]
 class Place(NamedTuple):
     """Which layer of the model it is, whether the model's own mask there is not plain causal, and its own window."""
 
-    index: int
+    number: int
     masked: bool
     window: int | None
 
@@ -63,7 +63,7 @@ class MemoryLayer(CacheLayerMixin):
         return self.place.masked
 
     @property
-    def is_croppable(self) -> bool:
+    def is_croppable(self) -> bool:  # type: ignore[override]  # transformers' own layers do so too
         """Whether a step of many tokens gives what the steps one by one give, so that some can be taken back."""
         return self.reach is None or self._exact
 
@@ -94,6 +94,7 @@ class MemoryLayer(CacheLayerMixin):
             self._refuse_padding(kwargs.get("kwargs", {}).get("position_ids"))
             self.lazy_initialization(key_states, value_states)
         L = key_states.shape[2]
+        found: tuple[Tensor, Tensor]
         valid = None if self.padding is None else self.padding.valid(self.seen, L)
         valid = None if valid is None else valid.to(key_states.device)
         before = self.state
@@ -102,8 +103,8 @@ class MemoryLayer(CacheLayerMixin):
             found = self.memory.pairs(after)  # type: ignore[attr-defined]  # _built made sure
         else:
             kept = self.get_mask_sizes(L)[0] - L
-            old = self._before(kept)
-            found = tuple(torch.cat(pair, 2) for pair in zip(old, (key_states, value_states), strict=True))
+            k, v = self._before(kept)
+            found = torch.cat([k, key_states], 2), torch.cat([v, value_states], 2)
         if self.record_past and self.reach is not None:
             self.past.append(Past(before, self.seen, key_states, value_states))
         self.state, self.seen = after, self.seen + L
@@ -211,7 +212,7 @@ class MemoryLayer(CacheLayerMixin):
         if not isinstance(found, PairMemory) or not hasattr(found, "pairs"):
             raise RegardError(
                 f"memory: {who} keeps no pairs that a model's own attention could read, wanted KVCache, StaticCache, "
-                "PagedCache, SlidingCache or SinkCache, or a partial of one"
+                "SlidingCache or SinkCache, or a partial of one"
             )
         if not _plain(found):
             raise RegardError(
@@ -219,8 +220,8 @@ class MemoryLayer(CacheLayerMixin):
             )
         if self.place.masked and self._hidden_sinks(found):
             raise RegardError(
-                f"memory: layer {self.place.index} sees {self.place.window} tokens by the model's own mask, fewer than "
-                f"sinks and window of {who} together, so its sinks would be hidden; wanted fewer"
+                f"memory: layer {self.place.number} sees {self.place.window} tokens by the model's own mask, fewer "
+                f"than sinks and window of {who} together, so its sinks would be hidden; wanted fewer"
             )
         return found
 

@@ -25,7 +25,7 @@ class OfferedCache(Cache):
 
     layers: list[Any]
 
-    def __init__(self, layers: list[MemoryLayer]) -> None:
+    def __init__(self, layers: list[Any]) -> None:
         super().__init__(layers=layers)
 
     @property

@@ -119,7 +119,8 @@ def _pairs(model: Any, place: int) -> list[Pair]:
             model(input_ids=given, position_ids=torch.full_like(given, place), use_cache=True, **{name: held})
     finally:
         model.train(training)
-    return [(layer.keys, layer.values) for layer in held.layers]
+    layers: Any = held.layers  # all of one kind, but typed as any kind
+    return [(layer.keys, layer.values) for layer in layers]
 
 
 def _refuse_changing(config: Any) -> None:
