@@ -62,30 +62,36 @@ def forward(g, y, last, first, stop):
             for c in range(out.shape[0]):
                 out[c] = zero
                 u[c] = d[c] * x[c]
-            for m in range(N):
-                if g.hold:
-                    _hold(h[m], d, x, A[m], g.k[n, t, m], g.q[n, t, m], out)
-                else:
-                    _euler(h[m], d, u, A[m], g.k[n, t, m], g.q[n, t, m], out)
+            if g.hold:
+                _hold(h, d, x, A, g.k[n, t], g.q[n, t], out)
+            else:
+                _euler(h, d, u, A, g.k[n, t], g.q[n, t], out)
         last[n, :, a:e] = h
+
+
+# What follows does one step for all states of a run of channels: h, A (N, channels), B and C (N,), the rest (channels,).
 
 
 @kernel
 def _euler(h, d, u, A, B, C, out):
     wide_vectors()
-    for c in range(h.shape[0]):
-        h[c] = exp(d[c] * A[c]) * h[c] + B * u[c]
-        out[c] += C * h[c]
+    for n in range(h.shape[0]):
+        b, q = B[n], C[n]
+        for c in range(h.shape[1]):
+            h[n, c] = exp(d[c] * A[n, c]) * h[n, c] + b * u[c]
+            out[c] += q * h[n, c]
 
 
 @kernel
 def _hold(h, d, x, A, B, C, out):
     wide_vectors()
-    for c in range(h.shape[0]):
-        z = d[c] * A[c]
-        decay = exp(z)
-        h[c] = decay * h[c] + B * x[c] * _gain(z, decay, d[c], A[c])
-        out[c] += C * h[c]
+    for n in range(h.shape[0]):
+        b, q = B[n], C[n]
+        for c in range(h.shape[1]):
+            z = d[c] * A[n, c]
+            decay = exp(z)
+            h[n, c] = decay * h[n, c] + b * x[c] * _gain(z, decay, d[c], A[n, c])
+            out[c] += q * h[n, c]
 
 
 @kernel
@@ -107,33 +113,23 @@ def backward(g, s, first, stop):
             states[0] = g.kept[n, run, :, a:e]
             for t in range(start, end):
                 i, d, x = t - start, g.delta[n, t, a:e], g.v[n, t, a:e]
-                for m in range(N):
-                    if g.hold:
-                        _again_hold(states[i, m], states[i + 1, m], decays[i, m], d, x, A[m], g.k[n, t, m])
-                    else:
-                        _again_euler(states[i, m], states[i + 1, m], decays[i, m], d, x, A[m], g.k[n, t, m])
+                if g.hold:
+                    _again_hold(states[i], states[i + 1], decays[i], d, x, A, g.k[n, t])
+                else:
+                    _again_euler(states[i], states[i + 1], decays[i], d, x, A, g.k[n, t])
             for t in range(end - 1, start - 1, -1):
                 i, d, x, dy = t - start, g.delta[n, t, a:e], g.v[n, t, a:e], s.y[n, t, a:e]
                 to_d, to_x = s.delta[n, t, a:e], s.v[n, t, a:e]
                 for c in range(through.shape[0]):
                     to_d[c] = zero
                     through[c] = zero
-                for m in range(N):
-                    here, before, decay = states[i + 1, m], states[i, m], decays[i, m]
-                    if g.hold:
-                        to_B, to_C = _back_hold(
-                            pull[m], here, before, decay, d, x, dy, A[m], g.k[n, t, m], g.q[n, t, m], through, to_d,
-                            to_A[m],
-                        )  # fmt: skip
-                    else:
-                        to_B, to_C = _back_euler(
-                            pull[m], here, before, decay, d, x, dy, A[m], g.k[n, t, m], g.q[n, t, m], through, to_d,
-                            to_A[m],
-                        )  # fmt: skip
-                    s.k[part, n, t, m], s.q[part, n, t, m] = to_B, to_C
+                here, before, decay, B, C = states[i + 1], states[i], decays[i], g.k[n, t], g.q[n, t]
+                to_B, to_C = s.k[part, n, t], s.q[part, n, t]
                 if g.hold:
+                    _back_hold(pull, here, before, decay, d, x, dy, A, B, C, through, to_d, to_A, to_B, to_C)
                     to_x[:] = through
                 else:
+                    _back_euler(pull, here, before, decay, d, x, dy, A, B, C, through, to_d, to_A, to_B, to_C)
                     for c in range(through.shape[0]):
                         to_x[c] = through[c] * d[c]
                         to_d[c] += through[c] * x[c]
@@ -144,55 +140,61 @@ def backward(g, s, first, stop):
 @kernel
 def _again_euler(before, here, decay, d, x, A, B):
     wide_vectors()
-    for c in range(here.shape[0]):
-        decay[c] = exp(d[c] * A[c])
-        here[c] = decay[c] * before[c] + B * d[c] * x[c]
+    for n in range(here.shape[0]):
+        b = B[n]
+        for c in range(here.shape[1]):
+            decay[n, c] = exp(d[c] * A[n, c])
+            here[n, c] = decay[n, c] * before[n, c] + b * d[c] * x[c]
 
 
 @kernel
 def _again_hold(before, here, decay, d, x, A, B):
     wide_vectors()
-    for c in range(here.shape[0]):
-        z = d[c] * A[c]
-        decay[c] = exp(z)
-        here[c] = decay[c] * before[c] + B * x[c] * _gain(z, decay[c], d[c], A[c])
+    for n in range(here.shape[0]):
+        b = B[n]
+        for c in range(here.shape[1]):
+            z = d[c] * A[n, c]
+            decay[n, c] = exp(z)
+            here[n, c] = decay[n, c] * before[n, c] + b * x[c] * _gain(z, decay[n, c], d[c], A[n, c])
 
 
 @kernel
-def _back_euler(pull, here, before, decay, d, x, dy, A, B, C, through, to_d, to_A):
-    """One step and state back; ``through`` gathers Σ_n g B, which both x and Δ take."""
+def _back_euler(pull, here, before, decay, d, x, dy, A, B, C, through, to_d, to_A, to_B, to_C):
+    """One step back; ``through`` gathers Σ_n g B, which both x and Δ take."""
     wide_vectors()
-    to_B, to_C = like(B, 0), like(B, 0)
-    for c in range(pull.shape[0]):
-        g = pull[c] + C * dy[c]  # ∂/∂h_t
-        to_C += dy[c] * here[c]
-        to_B += g * d[c] * x[c]
-        through[c] += g * B
-        z = g * decay[c] * before[c]  # ∂/∂(ΔA)
-        to_d[c] += z * A[c]
-        to_A[c] += z * d[c]
-        pull[c] = g * decay[c]
-    return to_B, to_C
+    for n in range(pull.shape[0]):
+        b, q, of_b, of_q = B[n], C[n], like(B[n], 0), like(B[n], 0)
+        for c in range(pull.shape[1]):
+            g = pull[n, c] + q * dy[c]  # ∂/∂h_t
+            of_q += dy[c] * here[n, c]
+            of_b += g * d[c] * x[c]
+            through[c] += g * b
+            z = g * decay[n, c] * before[n, c]  # ∂/∂(ΔA)
+            to_d[c] += z * A[n, c]
+            to_A[n, c] += z * d[c]
+            pull[n, c] = g * decay[n, c]
+        to_B[n], to_C[n] = of_b, of_q
 
 
 @kernel
-def _back_hold(pull, here, before, decay, d, x, dy, A, B, C, through, to_d, to_A):
+def _back_hold(pull, here, before, decay, d, x, dy, A, B, C, through, to_d, to_A, to_B, to_C):
     """The same with B̄ = w B: ∂w/∂Δ = Ā and ∂w/∂A = (ΔĀ − w)/A; ``through`` is the gradient of x."""
     wide_vectors()
-    to_B, to_C = like(B, 0), like(B, 0)
-    for c in range(pull.shape[0]):
-        step = d[c] * A[c]
-        w = _gain(step, decay[c], d[c], A[c])
-        g = pull[c] + C * dy[c]
-        to_C += dy[c] * here[c]
-        to_B += g * w * x[c]
-        through[c] += g * B * w
-        z = g * decay[c] * before[c]
-        to_d[c] += z * A[c] + g * B * x[c] * decay[c]
-        near, far = d[c] * d[c] * _slope(step), (d[c] * decay[c] - w) / A[c]
-        to_A[c] += z * d[c] + g * B * x[c] * (near if step > like(step, -0.5) else far)
-        pull[c] = g * decay[c]
-    return to_B, to_C
+    for n in range(pull.shape[0]):
+        b, q, of_b, of_q = B[n], C[n], like(B[n], 0), like(B[n], 0)
+        for c in range(pull.shape[1]):
+            step = d[c] * A[n, c]
+            w = _gain(step, decay[n, c], d[c], A[n, c])
+            g = pull[n, c] + q * dy[c]
+            of_q += dy[c] * here[n, c]
+            of_b += g * w * x[c]
+            through[c] += g * b * w
+            z = g * decay[n, c] * before[n, c]
+            to_d[c] += z * A[n, c] + g * b * x[c] * decay[n, c]
+            near, far = d[c] * d[c] * _slope(step), (d[c] * decay[n, c] - w) / A[n, c]
+            to_A[n, c] += z * d[c] + g * b * x[c] * (near if step > like(step, -0.5) else far)
+            pull[n, c] = g * decay[n, c]
+        to_B[n], to_C[n] = of_b, of_q
 
 
 def _gain(z, decay, d, A):
