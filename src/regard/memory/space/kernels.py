@@ -48,8 +48,7 @@ class Slopes(NamedTuple):
 def forward(g, y, last, first, stop):
     """Writes y (U, L, E), the state after the last step (U, N, E), and what is to be kept."""
     wide_vectors()
-    L, N = g.k.shape[1:]
-    E = g.v.shape[2]
+    L, E = g.v.shape[1:]
     blocks = (E + g.width - 1) // g.width
     for task in range(first, stop):
         n, a, e = task // blocks, task % blocks * g.width, min((task % blocks + 1) * g.width, E)
@@ -69,7 +68,7 @@ def forward(g, y, last, first, stop):
         last[n, :, a:e] = h
 
 
-# What follows does one step for all states of a run of channels: h, A (N, channels), B and C (N,), the rest (channels,).
+# What follows does a step for all states of a run of channels: h, A (N, channels), B and C (N,), the rest (channels,).
 
 
 @kernel
