@@ -1,4 +1,4 @@
-"""Hugging Face's ``generate`` on a small random model, with its own caches."""
+"""Hugging Face's ``generate`` on a small random model, with its own caches and with this package's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def generated(setting: Setting) -> Iterator[Line]:
     """A line for each cache: milliseconds a token, with the model's own part of them, and bytes."""
     for length in (128,) if setting.quick else (1024, 8192):
         kept: dict[str, Callable[[], int]] = {}
-        names = {"HF DynamicCache": dynamic, "HF StaticCache": static}
+        names = {"HF DynamicCache": dynamic, "HF StaticCache": static, "regard KVCache": ours}
         contenders = [Contender(name, partial(generator, length, make, name, kept)) for name, make in names.items()]
         laps = race(setting, contenders, rounds=min(5, setting.rounds)).laps
         for name, lap in laps.items():
@@ -79,6 +79,14 @@ def static(model: Any, room: int) -> tuple[Any, Callable[[], int]]:
 
     cache: Any = StaticCache(config=model.config, max_cache_len=room)
     return cache, lambda: _bytes(cache)
+
+
+def ours(model: Any, room: int) -> tuple[Any, Callable[[], int]]:
+    from regard.bridge.cache import cache_for
+    from regard.memory.cache import KVCache
+
+    cache = cache_for(model, KVCache)
+    return cache, lambda: cache.nbytes
 
 
 def _bytes(cache: Any) -> int:

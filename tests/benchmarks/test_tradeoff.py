@@ -188,7 +188,7 @@ def test_a_memory_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_generate_is_timed_with_each_cache() -> None:
     pytest.importorskip("transformers")
     lines = list(generating.generated(QUICK))
-    assert [line.cells["cache"] for line in lines] == ["HF DynamicCache", "HF StaticCache"]
+    assert [line.cells["cache"] for line in lines] == ["HF DynamicCache", "HF StaticCache", "regard KVCache"]
     assert all("ms a token" in line.cells for line in lines)
 
 
