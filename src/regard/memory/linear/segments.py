@@ -25,7 +25,7 @@ def over(
     without a gradient, by a faster way; ``body`` when there is none.
     """
     given, plain = [*state, *inputs], plain or body
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given):
+    if wanted(*given):
         if len(edges) == 2:
             return body(state, tuple(inputs))
         recurrence: Any = _Recurrence.apply
@@ -35,6 +35,11 @@ def over(
             return plain(state, tuple(inputs))
         outputs, _, state = _forward(plain, state, inputs, edges)
     return outputs, state
+
+
+def wanted(*given: Tensor | None) -> bool:
+    """Whether a gradient of any of these may be asked for."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
 
 
 def _outputs_and_state(found: Any, states: int) -> tuple[Tensors, Tensors]:

@@ -13,8 +13,8 @@ from regard.errors import RegardError
 from regard.memory.base import Cost, PairMemory
 from regard.memory.given import check_queries
 from regard.memory.linear.features import FeatureMap
-from regard.memory.linear.segments import over
-from regard.memory.linear.walking import can_walk, walked
+from regard.memory.linear.segments import over, wanted
+from regard.memory.linear.walking import can_walk, in_kernel, walked
 from regard.memory.linear.within import added, asked, averaged, causal, log_features, refused
 from regard.numerics import wide
 from regard.reading import Reading
@@ -112,7 +112,7 @@ class FeatureMemory(PairMemory[LinearState]):
             q, k, v, flat = ready(given)
             found = walked(self.map, sums, q, k, v, flat)
             if found is None:
-                return body(sums, given)
+                return over(body, sums, given, [*range(0, q.shape[2], STRETCH), q.shape[2]])
             if not self.map.positive:
                 nothing = found[0][1] == -math.inf
                 refused(who, nothing if flat is None else nothing & given[3])
@@ -121,7 +121,10 @@ class FeatureMemory(PairMemory[LinearState]):
         edges = [*range(0, L, STRETCH), L]
         with torch.autocast(q.device.type, enabled=False):
             sums = (state.sums.to(kind), state.total.to(kind), state.top.to(kind))
-            (output, lse), after = over(body, sums, (q, k, v, there), edges, plain)
+            given = (q, k, v, there)
+            if in_kernel(self.map) and can_walk(q) and not wanted(*sums, *given):
+                edges = [0, L]  # no features are made, so there is nothing to keep small
+            (output, lse), after = over(body, sums, given, edges, plain)
         count = torch.arange(1, L + 1, device=k.device) if valid is None else valid.long().cumsum(-1)
         seen = (state.seen[:, None] + count).unsqueeze(1).expand(B, H, L)
         seen = seen if there is None else torch.where(there, seen, 0)

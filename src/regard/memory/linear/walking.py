@@ -20,6 +20,11 @@ def can_walk(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.shape[2] >= LEAST and not torch.compiler.is_compiling()
 
 
+def in_kernel(features: FeatureMap) -> bool:
+    """Whether the kernel makes these features itself, a chunk at a time; others are made before it."""
+    return type(features) is EluPlusOne
+
+
 def walked(
     features: FeatureMap, state: Sums, q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None
 ) -> tuple[tuple[Tensor, Tensor], Sums] | None:
@@ -30,7 +35,7 @@ def walked(
     from regard.kernels.workers import share
     from regard.memory.linear import kernels
 
-    elu = type(features) is EluPlusOne
+    elu = in_kernel(features)
     if not elu:
         q, k = features.log(q), features.log(k)
     B, G, L, F = k.shape
