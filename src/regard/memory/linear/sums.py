@@ -122,8 +122,9 @@ class FeatureMemory(PairMemory[LinearState]):
         with torch.autocast(q.device.type, enabled=False):
             sums = (state.sums.to(kind), state.total.to(kind), state.top.to(kind))
             given = (q, k, v, there)
-            if in_kernel(self.map) and can_walk(q) and not wanted(*sums, *given):
-                edges = [0, L]  # no features are made, so there is nothing to keep small
+            if can_walk(q) and not wanted(*sums, *given):
+                # Features made before the kernel are kept small; going to and fro between it and PyTorch has its price.
+                edges = [0, L] if in_kernel(self.map) else [*range(0, L, 4 * STRETCH), L]
             (output, lse), after = over(body, sums, given, edges, plain)
         count = torch.arange(1, L + 1, device=k.device) if valid is None else valid.long().cumsum(-1)
         seen = (state.seen[:, None] + count).unsqueeze(1).expand(B, H, L)
