@@ -78,12 +78,15 @@ class Look:
             return None
         asked = rest.queries(q).reshape(B, G, R, D)
         scale = rest.as_dot(asked, asked).scale / softmax.temperature
-        if self.engine == "auto" and own(asked, held):
+        fuses = self.engine in ("auto", "sdpa") and held.v[0].shape[3] == D
+        # PyTorch's threads wait in a spin after its kernels, which costs ours beside them more than they gain; not so
+        # where they read a quarter of the bytes.
+        if self.engine == "auto" and own(asked, held) and not (fuses and isinstance(held.store, AsGiven)):
             from regard.memory.cache.few import few
 
             output, lse = few(asked, held.k, held.v, scale)
             engine = "cache"
-        elif self.engine in ("auto", "sdpa") and held.v[0].shape[3] == D:
+        elif fuses:
             k, v = held.numbers()
             output, lse = fused(Lowered(asked, k, scale, False, None), v)
             engine = "sdpa"
