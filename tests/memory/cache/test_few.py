@@ -41,7 +41,7 @@ def test_caches_read_by_it(score: Any, eight: bool, E: int, engine: str) -> None
     what PyTorch's kernel takes as it is kept goes there."""
     parts: dict[str, Any] = {"score": score, "normalize": regard.normalize.Softmax(0.8)}
     parts |= {"store": EightBit()} if eight else {}
-    S = 9001
+    S = 10007
     k, v, q = torch.randn(1, 4, S, 64), torch.randn(1, 4, S, E), torch.randn(1, 8, 2, 64)
     builds: list[tuple[Any, dict[str, int]]] = [(KVCache, {}), (SlidingCache, {"window": 8200})]
     for build, more in builds:
