@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from benchmarks.harness.row import Point
 
@@ -32,7 +33,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
                     plot.plot(
                         *zip(*line, strict=True), marker="o", label=series, linewidth=2 if series == "regard" else 1
                     )
-            plot.set(xscale="log", yscale="log", xlabel=length, ylabel=label, title=work)
+            plot.set(xscale="log", yscale="log", xlabel=length, ylabel=label, title=fill(work, 50))
             plot.set_xscale("log", base=2)
             plot.grid(alpha=0.3)
             if plot.lines:
