@@ -131,8 +131,8 @@ class Computer(nn.Module):
         if valid is not None:
             at = valid.view(-1, 1, 1)
             hidden, cell, found = (
-                torch.where(at, now, before)
-                for now, before in ((hidden, state.hidden), (cell, state.cell), (found, state.found))
+                torch.where(at, new, old)
+                for new, old in ((hidden, state.hidden), (cell, state.cell), (found, state.found))
             )
             answer = torch.where(valid.unsqueeze(-1), answer, 0)
         return answer, ComputerState(hidden, cell, found, memory)
