@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.align.gold import Gold, Score
-    from regard.translate.forced import Forced
+    from regard.translate.decoding.forced import Forced
     from regard.translate.translator import Translator
 
 TITLE = "links read off attention (argmax, each head, one step later) beside hard aligners: AER on the Hansards gold"
@@ -71,7 +71,7 @@ def rows(setting: Setting) -> Iterator[Row]:
 
 
 def _soft(name: str, translator: Translator, text: Text) -> Iterator[Row]:
-    from regard.translate.forced import forced
+    from regard.translate.decoding.forced import forced
 
     read = list(forced(translator, text.source, text.target))
     layers, heads = read[0].weights.shape[:2]
@@ -137,7 +137,7 @@ def _data() -> Path:
 
 def _hansards() -> Text | None:
     from regard.align import gold
-    from regard.translate.corpus import read_lines
+    from regard.translate.text.corpus import read_lines
 
     folder = _data() / HANSARDS
     if not folder.is_dir():
@@ -175,8 +175,8 @@ def _tiny(name: str, text: Text) -> Translator:
     import torch
 
     from regard.translate.models import architecture, complete
+    from regard.translate.text.vocabulary import Vocabulary
     from regard.translate.translator import Translator
-    from regard.translate.vocabulary import Vocabulary
 
     source, target = (Vocabulary.train(path.read_text("utf-8").splitlines(), 18) for path in text.train)
     sizes: dict[str, Any] = complete(name, TINY[name])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.translate.settings import Settings
+from regard.translate.training.settings import Settings
 
 WORDS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre", "five": "cinq", "six": "six"}
 

@@ -11,7 +11,7 @@ import torch
 from regard.errors import RegardError
 from regard.translate import checkpoint
 from regard.translate.models.bahdanau import Config, Model
-from regard.translate.vocabulary import Vocabulary
+from regard.translate.text.vocabulary import Vocabulary
 
 
 @pytest.fixture

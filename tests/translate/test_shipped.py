@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import RegardError
 from regard.translate import shipped
-from regard.translate.evaluate import Tokenize, bleu
+from regard.translate.training.evaluate import Tokenize, bleu
 from regard.translate.translator import Translator
 
 

@@ -35,7 +35,7 @@ def _attended(folder: Path, corpus: Corpus, first: int, last: int) -> Links:
     """Where the translator looks as it is led through each translation: its heads' mean, of words. Sentences outside of
     ``first`` to ``last`` have none."""
     from regard.align.soft.attention import fold, links
-    from regard.translate.forced import forced
+    from regard.translate.decoding.forced import forced
     from regard.translate.translator import Translator
 
     texts = (

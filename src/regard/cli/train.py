@@ -71,9 +71,9 @@ def train(
     """
     from rich.console import Console
 
-    from regard.translate.progress import report_to
-    from regard.translate.settings import Settings
-    from regard.translate.train import train as run
+    from regard.translate.training.progress import report_to
+    from regard.translate.training.run import train as run
+    from regard.translate.training.settings import Settings
 
     given: dict[str, int | str | None] = {
         "embedding": embedding,

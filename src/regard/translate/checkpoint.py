@@ -30,7 +30,7 @@ from regard.errors import RegardError
 from regard.files import replace
 from regard.translate.models import ARCHITECTURES, architecture, name_of
 from regard.translate.models.architecture import Config, EncoderDecoder
-from regard.translate.vocabulary import Vocabulary
+from regard.translate.text.vocabulary import Vocabulary
 
 __all__ = [
     "digest",

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate.batches import pad
+from regard.translate.decoding.beam import beam_search
 from regard.translate.models.architecture import EncoderDecoder
-from regard.translate.search import beam_search
-from regard.translate.vocabulary import BOS, PAD, Vocabulary
+from regard.translate.text.batches import pad
+from regard.translate.text.vocabulary import BOS, PAD, Vocabulary
 
 __all__ = ["Translation", "Translator"]
 

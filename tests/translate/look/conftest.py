@@ -9,8 +9,8 @@ import torch
 
 from regard.translate import checkpoint
 from regard.translate.models.bahdanau import Config, Model
+from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.translator import Translator
-from regard.translate.vocabulary import Vocabulary
 
 LINES = ["the cat sat on the mat.", "a dog ate the hat.", "where is the cat?", "it's on the mat, said the dog!"]
 

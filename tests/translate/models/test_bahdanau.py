@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.translate.batches import Batch, collate
 from regard.translate.models.bahdanau import Config, Memory, Model
-from regard.translate.train import loss
-from regard.translate.vocabulary import PAD
+from regard.translate.text.batches import Batch, collate
+from regard.translate.text.vocabulary import PAD
+from regard.translate.training.run import loss
 
 SIZES = Config(source_vocabulary=31, target_vocabulary=37, embedding=6, hidden=5, alignment=4, readout=3)
 

@@ -12,8 +12,8 @@ from regard.mask import padding
 from regard.operator import attend, weights
 from regard.score import Additive
 from regard.translate.models.architecture import EncoderDecoder
-from regard.translate.recurrence import gru, gru_step
-from regard.translate.vocabulary import PAD
+from regard.translate.models.recurrence import gru, gru_step
+from regard.translate.text.vocabulary import PAD
 
 __all__ = ["Config", "Memory", "Model"]
 
@@ -80,7 +80,8 @@ class Model(EncoderDecoder[Memory, Tensor]):
     The one departure: the recurrent units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after the
     recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
     article's z lets the new one in. They learn as well, gates need one product a step instead of two, and the encoder
-    is an ``nn.GRU`` whose weights anyone can load. :mod:`regard.translate.recurrence` runs it, with the same numbers.
+    is an ``nn.GRU`` whose weights anyone can load. :mod:`regard.translate.models.recurrence` runs it, with the same
+    numbers.
 
     Dropout (none in the article) falls on both embeddings, on h and on t, one mask for a whole sentence
     (Gal & Ghahramani 2016). Recurrent matrices start orthogonal; the

@@ -17,7 +17,7 @@ from regard.mask import Mask
 from regard.nn import MultiHead
 from regard.position import sinusoidal
 from regard.translate.models.architecture import EncoderDecoder
-from regard.translate.vocabulary import PAD
+from regard.translate.text.vocabulary import PAD
 
 __all__ = ["Config", "Memory", "Model"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.translate.batches import collate
+from regard.translate.text.batches import collate
+from regard.translate.text.vocabulary import EOS, Vocabulary
 from regard.translate.translator import Translator
-from regard.translate.vocabulary import EOS, Vocabulary
 
 __all__ = ["Forced", "forced"]
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from regard.translate.progress import Bars, Lines, Silent, report_to
+from regard.translate.training.progress import Bars, Lines, Silent, report_to
 
 
 def test_a_file_gets_plain_lines() -> None:

@@ -17,16 +17,16 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.stopping import stop_signals
 from regard.translate import checkpoint
-from regard.translate.batches import Batch, collate, plan
-from regard.translate.corpus import Corpus, read_parallel
-from regard.translate.evaluate import bleu
-from regard.translate.loss import smoothed_cross_entropy
 from regard.translate.models import architecture, name_of
 from regard.translate.models.architecture import EncoderDecoder
-from regard.translate.progress import Report, Silent
-from regard.translate.settings import Settings, changed
+from regard.translate.text.batches import Batch, collate, plan
+from regard.translate.text.corpus import Corpus, read_parallel
+from regard.translate.text.vocabulary import PAD, Vocabulary
+from regard.translate.training.evaluate import bleu
+from regard.translate.training.loss import smoothed_cross_entropy
+from regard.translate.training.progress import Report, Silent
+from regard.translate.training.settings import Settings, changed
 from regard.translate.translator import Translator
-from regard.translate.vocabulary import PAD, Vocabulary
 
 __all__ = ["Outcome", "loss", "train"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError
-from regard.translate.corpus import read_lines, read_parallel
+from regard.translate.text.corpus import read_lines, read_parallel
 
 
 def pair(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.translate.loss import smoothed_cross_entropy
-from regard.translate.recurrence import gru, gru_step
+from regard.translate.models.recurrence import gru, gru_step
+from regard.translate.training.loss import smoothed_cross_entropy
 
 
 def numbers(*shape: int) -> Tensor:

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.translate.batches import pad
+from regard.translate.decoding.beam import beam_search
 from regard.translate.models.bahdanau import Config, Model
-from regard.translate.search import beam_search
-from regard.translate.vocabulary import BOS, EOS, PAD, UNK
+from regard.translate.text.batches import pad
+from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK
 
 SIZES = Config(source_vocabulary=17, target_vocabulary=7, embedding=6, hidden=5, alignment=4, readout=3)
 

@@ -15,12 +15,12 @@ import torch
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate import train as trainer
-from regard.translate.settings import Settings
-from regard.translate.train import Outcome, train
+from regard.translate.training import run as trainer
+from regard.translate.training.run import Outcome, train
+from regard.translate.training.settings import Settings
 from regard.translate.translator import Translator
 
-from .conftest import Toy
+from ..conftest import Toy
 
 
 def run(toy: Toy, out: Path, settings: Settings | None = None, **options: object) -> Outcome:
@@ -163,8 +163,8 @@ def test_killed_at_any_moment_it_ends_with_as_many_updates(toy: Toy, tmp_path: P
     whole = run(toy, tmp_path / "whole", settings)
     out = tmp_path / "killed"
     program = (
-        "import sys; from pathlib import Path; from regard.translate.settings import Settings; "
-        "from regard.translate.train import train; p = [Path(x) for x in sys.argv[1:6]]; "
+        "import sys; from pathlib import Path; from regard.translate.training.settings import Settings; "
+        "from regard.translate.training.run import train; p = [Path(x) for x in sys.argv[1:6]]; "
         f"train(*p, settings=Settings(**{settings.to_dict()!r}), threads=1, save_every=0.0)"
     )
     # Seeded by the clock: other moments each time.

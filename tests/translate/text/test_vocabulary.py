@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError
-from regard.translate.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
 ENGLISH = ["the cat sat on the mat", "a cat sat", "the dog ran to the mat", "dogs and cats ran"] * 5
 CHINESE = ["猫坐在垫子上。", "狗跑了！", "你好，世界", "我喜歡猫"] * 5
@@ -55,7 +55,7 @@ def test_draws_follow_their_seed(english: Vocabulary) -> None:
 def test_draws_are_the_same_in_another_process(english: Vocabulary, tmp_path: Path) -> None:
     (tmp_path / "source.model").write_bytes(english.model)
     program = (
-        "import sys; from pathlib import Path; from regard.translate.vocabulary import Vocabulary; "
+        "import sys; from pathlib import Path; from regard.translate.text.vocabulary import Vocabulary; "
         f"print(Vocabulary.load(Path(sys.argv[1])).sample({ENGLISH!r}, 0.1, 5))"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "source.model")]

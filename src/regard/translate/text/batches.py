@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.translate.vocabulary import BOS, PAD
+from regard.translate.text.vocabulary import BOS, PAD
 
 __all__ = ["Batch", "collate", "pad", "plan"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import RegardError
-from regard.translate.evaluate import Tokenize, bleu
+from regard.translate.training.evaluate import Tokenize, bleu
 
 
 @pytest.mark.parametrize("tokenize", ["13a", "zh", "none", "char", "intl"])

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from regard.errors import RegardError
-from regard.translate.evaluate import Tokenize
 from regard.translate.models import architecture, complete
 from regard.translate.models.architecture import Config
+from regard.translate.training.evaluate import Tokenize
 
 __all__ = ["Precision", "Settings", "changed"]
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.translate.forced import forced
+from regard.translate.decoding.forced import forced
 from regard.translate.models import architecture, complete
+from regard.translate.text.vocabulary import BOS, Vocabulary
 from regard.translate.translator import Translator
-from regard.translate.vocabulary import BOS, Vocabulary
 
 LINES = ["the cat sat on the mat", "a dog ran", "the dog sat", "cats and dogs"]
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from regard.errors import RegardError
-from regard.translate.batches import collate, plan
-from regard.translate.vocabulary import BOS, EOS, PAD
+from regard.translate.text.batches import collate, plan
+from regard.translate.text.vocabulary import BOS, EOS, PAD
 
 
 def lengths(count: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.translate.models.architecture import EncoderDecoder
-from regard.translate.vocabulary import BOS, EOS, PAD, UNK
+from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK
 
 __all__ = ["Hypothesis", "beam_search"]
 

@@ -1,0 +1,1 @@
+"""What a trained model says: searched for, or led through a given text."""
