@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class Alike(StateSpaceBlock):
 class Stack(nn.Module):
     """x ← x + block(RMSNorm(x)) for each block, between an embedding and an answer."""
 
-    def __init__(self, task: Task, width: int, blocks: list[StateSpaceBlock]) -> None:
+    def __init__(self, task: Task, width: int, blocks: Sequence[nn.Module]) -> None:
         super().__init__()
         shown = task.inputs
         self.embed = nn.Embedding(shown.count, width) if isinstance(shown, Symbols) else nn.Linear(shown.width, width)
