@@ -9,13 +9,16 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate.training import run as trainer
+from regard.translate.training import exam, learner
+from regard.translate.training.claim import claim
+from regard.translate.training.learner import Learner, Step
 from regard.translate.training.run import Outcome, train
 from regard.translate.training.settings import Settings
 from regard.translate.translator import Translator
@@ -124,15 +127,15 @@ def test_a_run_that_stops_between_saves_repeats_from_the_last(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(toy, tmp_path / "whole")
-    true, left = trainer._Run._update, [13]
+    true, left = Learner.update, [13]
 
-    def dies(self: object, *args: object) -> None:
+    def dies(self: Learner, *args: Any) -> Step:
         left[0] -= 1
         if left[0] == 0:
             raise KeyError("the power went")
-        true(self, *args)  # type: ignore[arg-type]
+        return true(self, *args)
 
-    monkeypatch.setattr(trainer._Run, "_update", dies)
+    monkeypatch.setattr(Learner, "update", dies)
     with pytest.raises(KeyError):
         run(toy, tmp_path / "parts", save_every=0.0)
     assert run(toy, tmp_path / "parts").updates == whole.updates
@@ -237,7 +240,7 @@ def test_a_directory_of_something_else_is_refused(toy: Toy, tmp_path: Path) -> N
 
 
 def test_two_trainings_do_not_share_a_directory(toy: Toy, tmp_path: Path) -> None:
-    with trainer._claim(tmp_path / "run"), pytest.raises(RegardError, match="another training writes to"):
+    with claim(tmp_path / "run"), pytest.raises(RegardError, match="another training writes to"):
         run(toy, tmp_path / "run")
 
 
@@ -251,7 +254,7 @@ def test_long_pairs_are_left_out_and_counted(toy: Toy, tmp_path: Path) -> None:
 
 
 def test_patience_ends_a_run(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "bleu", lambda *_: 1.0)
+    monkeypatch.setattr(exam, "bleu", lambda *_: 1.0)
     outcome = run(toy, tmp_path / "run", replace(toy.settings, patience=1))
     assert outcome.finished
     assert len(outcome.history) == 2
@@ -286,10 +289,10 @@ def test_sizes_that_cannot_be(model: str, sizes: dict[str, int], said: str) -> N
 
 
 def test_the_rate_climbs_and_falls_to_nothing() -> None:
-    rates = [trainer._rate(u, 10, u / 100) for u in range(101)]
+    rates = [learner._rate(u, 10, u / 100) for u in range(101)]
     assert rates.index(max(rates)) == 9
     assert rates[-1] == 0.0
-    assert trainer._rate(0, 0, 0.0) == 1.0
+    assert learner._rate(0, 0, 0.0) == 1.0
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""Cross-entropy against a smoothed target, its gradient written out: a third of the passes over the vocabulary."""
+"""What training makes small: cross-entropy against a smoothed target, its gradient written out, which takes a third of
+the passes over the vocabulary."""
 
 from __future__ import annotations
 
@@ -7,7 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["smoothed_cross_entropy"]
+from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.text.batches import Batch
+from regard.translate.text.vocabulary import PAD
+
+__all__ = ["loss", "smoothed_cross_entropy"]
+
+
+def loss(model: EncoderDecoder[Any, Any], batch: Batch, smoothing: float = 0.0) -> Tensor:
+    """Mean over the target's pieces, padding left out, of -Σ_y q(y) log p(y | y_<i, x); q is 1 at the true piece,
+    or spreads ``smoothing`` of it evenly over the vocabulary."""
+    hidden = model.hidden(batch.source, batch.source_lengths, batch.previous)
+    valid = batch.target != PAD  # (B, T)
+    logits = model.vocabulary(hidden[valid])  # (pieces, V)
+    return smoothed_cross_entropy(logits, batch.target[valid], smoothing)
 
 
 def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -30,7 +44,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
         count, size = logits.shape
         log_p = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
-        rows = torch.arange(count)
+        rows = torch.arange(count, device=logits.device)
         value = (1.0 - smoothing) * log_p[rows, target].sum()
         if smoothing:
             value = value + smoothing / size * log_p.sum()
