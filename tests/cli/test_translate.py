@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from regard.translate import checkpoint
-from regard.translate.models.bahdanau import Config, Model
+from regard.translate.models.recurrent.bahdanau import Model
+from regard.translate.models.recurrent.config import Bahdanau
 from regard.translate.text.vocabulary import Vocabulary
 
 LINES = ["one two three", "two three", "three one two one"] * 20
@@ -28,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("model")
     torch.manual_seed(2)
     vocabulary = Vocabulary.train(LINES, 14)
-    config = Config(14, 14, embedding=8, hidden=8, alignment=8, readout=8)
+    config = Bahdanau(source_vocabulary=14, target_vocabulary=14, embedding=8, hidden=8, alignment=8, readout=8)
     made = Model(config)
     with torch.no_grad():
         for parameter in made.parameters():

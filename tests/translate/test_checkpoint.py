@@ -10,14 +10,15 @@ import torch
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate.models.bahdanau import Config, Model
+from regard.translate.models.recurrent.bahdanau import Model
+from regard.translate.models.recurrent.config import Bahdanau
 from regard.translate.text.vocabulary import Vocabulary
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     vocabulary = Vocabulary.train(["the cat sat on the mat", "a dog ran"] * 5, 18)
-    config = Config(18, 18, embedding=6, hidden=5, alignment=4, readout=3)
+    config = Bahdanau(source_vocabulary=18, target_vocabulary=18, embedding=6, hidden=5, alignment=4, readout=3)
     out = tmp_path / "model"
     out.mkdir()
     checkpoint.save_config(out, config)

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.sizes import with_sizes
+from regard.translate.models import ARCHITECTURES
+from regard.translate.models.sizes import Size
+
 __all__ = ["train"]
 
 
+@with_sizes
 def train(
     src: Annotated[Path, typer.Option(metavar="FILE", help="Source sentences, UTF-8, one a line.")],
     tgt: Annotated[Path, typer.Option(metavar="FILE", help="Their translations, line by line.")],
@@ -22,16 +27,7 @@ def train(
     ] = None,
     source_pieces: Annotated[int, typer.Option(help="Size of the source vocabulary.")] = 4000,
     target_pieces: Annotated[int, typer.Option(help="Size of the target vocabulary.")] = 4000,
-    model: Annotated[str, typer.Option(help="Architecture: bahdanau or transformer.")] = "bahdanau",
-    embedding: Annotated[int | None, typer.Option(help="bahdanau: width of the embeddings (256).")] = None,
-    hidden: Annotated[int | None, typer.Option(help="bahdanau: width of the recurrent states (320).")] = None,
-    alignment: Annotated[int | None, typer.Option(help="bahdanau: width in which states and keys meet (256).")] = None,
-    readout: Annotated[int | None, typer.Option(help="bahdanau: width of the maxout readout (256).")] = None,
-    width: Annotated[int | None, typer.Option(help="transformer: width of every layer (256).")] = None,
-    heads: Annotated[int | None, typer.Option(help="transformer: heads of every attention (4).")] = None,
-    layers: Annotated[int | None, typer.Option(help="transformer: layers on each side (3).")] = None,
-    feed: Annotated[int | None, typer.Option(help="transformer: width inside the feed-forward parts (1024).")] = None,
-    norm: Annotated[str | None, typer.Option(help="transformer: normalise post (published) or pre.")] = None,
+    model: Annotated[str, typer.Option(help=f"Architecture: {', '.join(ARCHITECTURES)}.")] = "bahdanau",
     dropout: Annotated[float, typer.Option(help="Share of features dropped in training.")] = 0.3,
     epochs: Annotated[int, typer.Option(help="Passes over the text; the learning rate ends at 0 with them.")] = 20,
     batch_tokens: Annotated[int, typer.Option(help="Most pieces in a batch, both sides, padding counted.")] = 4096,
@@ -52,6 +48,8 @@ def train(
     minutes: Annotated[float | None, typer.Option(help="Save and stop after so long; run again to go on.")] = None,
     threads: Annotated[int | None, typer.Option(help="Processor threads; all when left out.")] = None,
     save_every: Annotated[float, typer.Option(help="Seconds between saves.")] = 120.0,
+    *,
+    sizes: dict[str, Size],
 ) -> None:
     """Learn a translator that looks at the source as it writes: Bahdanau's encoder-decoder, or a Transformer.
 
@@ -75,22 +73,11 @@ def train(
     from regard.translate.training.run import train as run
     from regard.translate.training.settings import Settings
 
-    given: dict[str, int | str | None] = {
-        "embedding": embedding,
-        "hidden": hidden,
-        "alignment": alignment,
-        "readout": readout,
-        "width": width,
-        "heads": heads,
-        "layers": layers,
-        "feed": feed,
-        "norm": norm,
-    }
     settings = Settings(
         source_pieces=source_pieces,
         target_pieces=target_pieces,
         model=model,
-        sizes={name: size for name, size in given.items() if size is not None},
+        sizes=sizes,
         dropout=dropout,
         epochs=epochs,
         batch_tokens=batch_tokens,

@@ -29,7 +29,8 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.files import replace
 from regard.translate.models import ARCHITECTURES, architecture, name_of
-from regard.translate.models.architecture import Config, EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
+from regard.translate.models.sizes import Sizes
 from regard.translate.text.vocabulary import Vocabulary
 
 __all__ = [
@@ -81,10 +82,9 @@ def save_vocabularies(directory: Path, source: Vocabulary, target: Vocabulary) -
     replace(directory / "target.model", target.model)
 
 
-def save_config(directory: Path, config: Config) -> None:
+def save_config(directory: Path, config: Sizes) -> None:
     """Writes ``config.json``."""
-    sizes = asdict(config)  # type: ignore[call-overload]  # every architecture's Config is a dataclass, none is a type
-    write_json(directory / "config.json", {"model": name_of(config), **sizes})
+    write_json(directory / "config.json", {"model": name_of(config), **asdict(config)})
 
 
 def load_model(directory: Path) -> tuple[EncoderDecoder[Any, Any], Vocabulary, Vocabulary]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.translate import checkpoint
 from regard.translate.decoding.beam import beam_search
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.batches import pad
 from regard.translate.text.vocabulary import BOS, PAD, Vocabulary
 

@@ -9,11 +9,12 @@ import torch
 
 from regard.errors import RegardError
 from regard.translate.decoding.beam import beam_search
-from regard.translate.models.bahdanau import Config, Model
+from regard.translate.models.recurrent.bahdanau import Model
+from regard.translate.models.recurrent.config import Bahdanau
 from regard.translate.text.batches import pad
 from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK
 
-SIZES = Config(source_vocabulary=17, target_vocabulary=7, embedding=6, hidden=5, alignment=4, readout=3)
+SIZES = Bahdanau(source_vocabulary=17, target_vocabulary=7, embedding=6, hidden=5, alignment=4, readout=3)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -18,12 +20,13 @@ LINES = ["the cat sat on the mat", "a dog ran", "the dog sat", "cats and dogs"]
 def translator(request: pytest.FixtureRequest) -> Translator:
     torch.manual_seed(5)
     vocabulary = Vocabulary.train(LINES * 5, 23)
-    small = {
+    small: dict[str, dict[str, int]] = {
         "bahdanau": {"embedding": 7, "hidden": 11, "alignment": 13, "readout": 5},
         "transformer": {"width": 14, "heads": 7, "layers": 3, "feed": 11},
-    }[request.param]
+    }
+    sizes: Any = complete(request.param, small[request.param])
     made = architecture(request.param)
-    model = made.model(made.config(source_vocabulary=23, target_vocabulary=23, **complete(request.param, small)))
+    model = made.model(made.config(source_vocabulary=23, target_vocabulary=23, **sizes))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.4)

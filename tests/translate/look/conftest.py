@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from regard.translate import checkpoint
-from regard.translate.models.bahdanau import Config, Model
+from regard.translate.models.recurrent.bahdanau import Model
+from regard.translate.models.recurrent.config import Bahdanau
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.translator import Translator
 
@@ -21,7 +22,14 @@ def untaught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("untaught")
     vocabulary = Vocabulary.train(LINES * 5, 32)
     torch.manual_seed(0)
-    config = Config(len(vocabulary), len(vocabulary), embedding=7, hidden=11, alignment=13, readout=5)
+    config = Bahdanau(
+        source_vocabulary=len(vocabulary),
+        target_vocabulary=len(vocabulary),
+        embedding=7,
+        hidden=11,
+        alignment=13,
+        readout=5,
+    )
     model = Model(config)
     torch.nn.init.normal_(model.score.energy)
     torch.nn.init.normal_(model.score.query.weight)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK
 
 __all__ = ["Hypothesis", "beam_search"]

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+import importlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError, unknown_name
-from regard.translate.models import bahdanau, transformer
-from regard.translate.models.architecture import Config, EncoderDecoder
+from regard.translate.models.recurrent.config import Bahdanau
+from regard.translate.models.sizes import Size, Sizes, sizes_of
+from regard.translate.models.transformer.config import Transformer
 
-__all__ = ["ARCHITECTURES", "Architecture", "architecture", "name_of"]
+if TYPE_CHECKING:
+    from regard.translate.models.encoder_decoder import EncoderDecoder
 
-COMMON = ("source_vocabulary", "target_vocabulary", "dropout")  # what every model has beside its own sizes
+__all__ = ["ARCHITECTURES", "Architecture", "architecture", "complete", "name_of"]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a model is made: ``config`` holds its sizes, ``model`` makes it from them."""
+    """How a model is made: ``config`` holds its sizes, the class ``Model`` of the module ``home`` is made from them.
 
-    config: type[Any]  # a dataclass
-    model: Callable[[Any], EncoderDecoder[Any, Any]]
+    The module is imported when a model is made, so that the sizes can be known without torch.
+    """
+
+    config: type[Sizes]
+    home: str
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """The names of its own sizes."""
-        return tuple(field.name for field in fields(self.config) if field.name not in COMMON)
+        return tuple(each.name for each in sizes_of(self.config))
+
+    def model(self, config: Sizes) -> EncoderDecoder[Any, Any]:
+        """A model of these sizes, untrained."""
+        made: EncoderDecoder[Any, Any] = importlib.import_module(f"{__name__}.{self.home}").Model(config)
+        return made
 
 
 ARCHITECTURES = {
-    "bahdanau": Architecture(bahdanau.Config, bahdanau.Model),
-    "transformer": Architecture(transformer.Config, transformer.Model),
+    "bahdanau": Architecture(Bahdanau, "recurrent.bahdanau"),
+    "transformer": Architecture(Transformer, "transformer.model"),
 }
 
 
@@ -48,12 +59,12 @@ def architecture(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def name_of(config: Config) -> str:
+def name_of(config: Sizes) -> str:
     """The name of the architecture whose sizes these are."""
     return next(name for name, known in ARCHITECTURES.items() if type(config) is known.config)
 
 
-def complete(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def complete(name: str, given: Mapping[str, Size]) -> dict[str, Size]:
     """All sizes of an architecture: those ``given``, and its own where nothing is.
 
     Raises:
@@ -66,5 +77,6 @@ def complete(name: str, given: dict[str, Any]) -> dict[str, Any]:
     for size in given:
         if size not in found.sizes:
             raise RegardError(f"{size}: a {name} has no such size; it has {', '.join(found.sizes)}")
-    full = asdict(found.config(source_vocabulary=8, target_vocabulary=8, **given))
+    anything: Any = {"source_vocabulary": 8, "target_vocabulary": 8, **given}
+    full = asdict(found.config(**anything))
     return {size: full[size] for size in found.sizes}

@@ -10,7 +10,7 @@ from typing import Any
 from regard.errors import RegardError
 from regard.translate import checkpoint
 from regard.translate.models import name_of
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.training.settings import Settings, changed
 
 __all__ = ["check_sizes", "claim", "same_run"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.corpus import Corpus
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.evaluate import bleu

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from regard.errors import RegardError
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.batches import Batch
 from regard.translate.training.loss import loss
 from regard.translate.training.settings import Settings

@@ -12,7 +12,7 @@ from regard.errors import RegardError
 from regard.stopping import stop_signals
 from regard.translate import checkpoint
 from regard.translate.models import architecture
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.corpus import Corpus, read_parallel
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.claim import check_sizes, claim, same_run

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from regard.errors import RegardError
 from regard.translate.models import architecture, complete
-from regard.translate.models.architecture import Config
+from regard.translate.models.sizes import Size, Sizes
 from regard.translate.training.evaluate import Tokenize
 
 __all__ = ["Precision", "Settings", "changed"]
@@ -31,7 +31,7 @@ class Settings:
     source_pieces: int = 4000
     target_pieces: int = 4000
     model: str = "bahdanau"
-    sizes: Mapping[str, int | str] = field(default_factory=dict)
+    sizes: Mapping[str, Size] = field(default_factory=dict)
     dropout: float = 0.3
     epochs: int = 20
     batch_tokens: int = 4096
@@ -75,15 +75,12 @@ class Settings:
         object.__setattr__(self, "sizes", complete(self.model, dict(self.sizes)))
         self.config(8, 8)  # checks the dropout
 
-    def config(self, source_vocabulary: int, target_vocabulary: int) -> Config:
+    def config(self, source_vocabulary: int, target_vocabulary: int) -> Sizes:
         """The sizes of the model for vocabularies of these sizes."""
-        found: Config = architecture(self.model).config(
-            source_vocabulary=source_vocabulary,
-            target_vocabulary=target_vocabulary,
-            dropout=self.dropout,
-            **self.sizes,
+        sizes: Any = dict(self.sizes)
+        return architecture(self.model).config(
+            source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, dropout=self.dropout, **sizes
         )
-        return found
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""

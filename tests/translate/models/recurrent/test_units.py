@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.translate.models.recurrence import gru, gru_step
+from regard.translate.models.recurrent.units import gru, gru_step
 from regard.translate.training.loss import smoothed_cross_entropy
 
 

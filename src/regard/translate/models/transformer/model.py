@@ -5,60 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import mask, operator
-from regard.errors import RegardError
 from regard.mask import Mask
 from regard.nn import MultiHead
 from regard.position import sinusoidal
-from regard.translate.models.architecture import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder
+from regard.translate.models.transformer.config import Transformer
 from regard.translate.text.vocabulary import PAD
 
-__all__ = ["Config", "Memory", "Model"]
+__all__ = ["Memory", "Model"]
 
-Norm = Literal["post", "pre"]
 State = tuple[Tensor, ...]  # of each layer: the keys and values of what was said, side by side, (B, L, t, 2D)
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes. The article's base model: width D = 512, 8 heads, 6 + 6 layers, feed 2048, dropout 0.1, norm "post"."""
-
-    source_vocabulary: int
-    target_vocabulary: int
-    width: int = 256
-    heads: int = 4
-    layers: int = 3
-    feed: int = 1024
-    norm: Norm = "post"
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("source_vocabulary", "target_vocabulary", "width", "heads", "layers", "feed"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise RegardError(f"{name}: found {value!r}, wanted a whole number of at least 1")
-        if self.width % self.heads or self.width % 2:
-            raise RegardError(f"width: found {self.width}, wanted an even number that {self.heads} heads can share")
-        if self.norm not in get_args(Norm):
-            raise RegardError(f"norm: found {self.norm!r}, wanted {' or '.join(get_args(Norm))}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"dropout: found {self.dropout}, wanted a number in [0, 1)")
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers a model of these sizes learns."""
-        d, f = self.width, self.feed
-        heads, feed, norm = 4 * d * d + 4 * d, 2 * d * f + f + d, 2 * d
-        encoder = heads + feed + 2 * norm
-        decoder = 2 * heads + feed + 3 * norm
-        last = 2 * norm if self.norm == "pre" else 0
-        return d * (self.source_vocabulary + self.target_vocabulary) + self.layers * (encoder + decoder) + last
 
 
 @dataclass(frozen=True)
@@ -93,7 +55,7 @@ class Model(EncoderDecoder[Memory, State]):
     A source is never empty: it holds at least its end mark.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
         self.config = config
         self.source_embedding = nn.Embedding(config.source_vocabulary, config.width, padding_idx=PAD)
@@ -188,7 +150,7 @@ class Model(EncoderDecoder[Memory, State]):
 class Residual(nn.Module):
     """x + drop(f(x)), normalised after (published) or before f (Xiong et al. 2020)."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
         self.before, self.dropout = config.norm == "pre", config.dropout
@@ -202,7 +164,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self attention, then the feed."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
         self.own, self.feed = MultiHead(config.width, config.heads), _feed(config)
         self.after_own, self.after_feed = Residual(config), Residual(config)
@@ -217,7 +179,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self attention, a look at the source, then the feed."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
         self.own, self.cross = (MultiHead(config.width, config.heads) for _ in range(2))
         self.feed = _feed(config)
@@ -241,7 +203,7 @@ def _cross(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
     return _read(layer.cross, y, memory.keys[n], memory.values[n], memory.mask)
 
 
-def _feed(config: Config) -> nn.Sequential:
+def _feed(config: Transformer) -> nn.Sequential:
     return nn.Sequential(nn.Linear(config.width, config.feed), nn.ReLU(), nn.Linear(config.feed, config.width))
 
 

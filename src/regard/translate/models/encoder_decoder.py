@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
-__all__ = ["Config", "EncoderDecoder"]
+__all__ = ["EncoderDecoder"]
 
 Memory = TypeVar("Memory")
 State = TypeVar("State")
-
-
-class Config(Protocol):
-    """Sizes of a model: a frozen dataclass that JSON can hold, and that refuses sizes that cannot be."""
-
-    @property
-    def source_vocabulary(self) -> int: ...
-
-    @property
-    def target_vocabulary(self) -> int: ...
-
-    @property
-    def dropout(self) -> float: ...
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers a model of these sizes learns."""
 
 
 class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
@@ -38,7 +21,7 @@ class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
     its sentence's one memory, which is never copied.
     """
 
-    config: Any  # a Config; each model knows its own
+    config: Any  # Sizes; each model knows its own
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:

@@ -7,48 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
 from regard.mask import padding
 from regard.operator import attend, weights
 from regard.score import Additive
-from regard.translate.models.architecture import EncoderDecoder
-from regard.translate.models.recurrence import gru, gru_step
+from regard.translate.models.encoder_decoder import EncoderDecoder
+from regard.translate.models.recurrent.config import Bahdanau
+from regard.translate.models.recurrent.units import gru, gru_step
 from regard.translate.text.vocabulary import PAD
 
-__all__ = ["Config", "Memory", "Model"]
-
-
-@dataclass(frozen=True)
-class Config:
-    """Sizes. The article's: embedding m = 620, hidden n = 1000, alignment 1000, readout l = 500."""
-
-    source_vocabulary: int
-    target_vocabulary: int
-    embedding: int = 256
-    hidden: int = 320
-    alignment: int = 256
-    readout: int = 256
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("source_vocabulary", "target_vocabulary", "embedding", "hidden", "alignment", "readout"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise RegardError(f"{name}: found {value!r}, wanted a whole number of at least 1")
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"dropout: found {self.dropout}, wanted a number in [0, 1)")
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers a model of these sizes learns."""
-        m, n, a, o = self.embedding, self.hidden, self.alignment, self.readout
-        embeddings = m * (self.source_vocabulary + self.target_vocabulary)
-        encoder = 2 * (3 * n * (m + n) + 6 * n)
-        start = n * n
-        align = a * (n + 2 * n) + a
-        cell = 3 * n * (m + 2 * n + n) + 6 * n
-        read_out = 2 * o * (n + m + 2 * n) + 2 * o + self.target_vocabulary * o
-        return embeddings + encoder + start + align + cell + read_out
+__all__ = ["Memory", "Model"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +47,8 @@ class Model(EncoderDecoder[Memory, Tensor]):
     The one departure: the recurrent units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after the
     recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
     article's z lets the new one in. They learn as well, gates need one product a step instead of two, and the encoder
-    is an ``nn.GRU`` whose weights anyone can load. :mod:`regard.translate.models.recurrence` runs it, with the same
-    numbers.
+    is an ``nn.GRU`` whose weights anyone can load. :mod:`regard.translate.models.recurrent.units` runs it, with the
+    same numbers.
 
     Dropout (none in the article) falls on both embeddings, on h and on t, one mask for a whole sentence
     (Gal & Ghahramani 2016). Recurrent matrices start orthogonal; the
@@ -90,7 +57,7 @@ class Model(EncoderDecoder[Memory, Tensor]):
     A source is never empty: it holds at least its end mark.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Bahdanau) -> None:
         super().__init__()
         self.config = config
         m, n, o = config.embedding, config.hidden, config.readout

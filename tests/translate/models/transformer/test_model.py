@@ -13,13 +13,14 @@ from torch import nn
 from regard.errors import RegardError
 from regard.translate.decoding import beam
 from regard.translate.decoding.beam import beam_search
-from regard.translate.models import transformer
-from regard.translate.models.transformer import Config, Model, Norm
+from regard.translate.models.transformer import model as transformer
+from regard.translate.models.transformer.config import Transformer
+from regard.translate.models.transformer.model import Model
 from regard.translate.text.batches import Batch, collate, pad
 from regard.translate.text.vocabulary import EOS, PAD
 from regard.translate.training.run import loss
 
-SIZES = Config(source_vocabulary=31, target_vocabulary=37, width=14, heads=7, layers=3, feed=11)
+SIZES = Transformer(source_vocabulary=31, target_vocabulary=37, width=14, heads=7, layers=3, feed=11)
 
 
 @pytest.fixture(params=["post", "pre"])
@@ -140,20 +141,20 @@ def test_a_layer_is_torch_s_own(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_parameter_count(norm: Norm) -> None:
+def test_parameter_count(norm: str) -> None:
     sizes = replace(SIZES, norm=norm)
     assert sum(p.numel() for p in Model(sizes).parameters()) == sizes.parameters
 
 
 def test_the_article_s_base_model_has_its_parameters() -> None:
     """6 + 6 layers of 512/2048 with two final norms: 44,140,544 beside the embeddings."""
-    base = Config(1, 1, width=512, heads=8, layers=6, feed=2048, norm="pre")
+    base = Transformer(source_vocabulary=1, target_vocabulary=1, width=512, heads=8, layers=6, feed=2048, norm="pre")
     assert base.parameters - 2 * 512 == 44_140_544
 
 
 def test_embeddings_start_as_large_as_positions() -> None:
     torch.manual_seed(0)
-    model = Model(Config(997, 997, width=64)).eval()
+    model = Model(Transformer(source_vocabulary=997, target_vocabulary=997, width=64)).eval()
     ids = torch.arange(4, 997).unsqueeze(0)
     x = model._embed(model.source_embedding, ids, 0)
     table = model._embed(model.source_embedding, torch.full_like(ids, PAD), 0)  # PAD is 0: the positions alone
@@ -196,7 +197,7 @@ def test_what_was_said_goes_with_the_hypothesis_that_said_it(model: Model, batch
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_reversal_is_learnt(norm: Norm) -> None:
+def test_reversal_is_learnt(norm: str) -> None:
     """Exact on sequences that were not trained on; what is said first stands last in the source."""
     torch.manual_seed(0)
     draw = random.Random(3)
@@ -205,7 +206,9 @@ def test_reversal_is_learnt(norm: Norm) -> None:
         rows = [[draw.randrange(4, 10) for _ in range(draw.randint(2, 7))] for _ in range(count)]
         return collate([[*row, EOS] for row in rows], [[*(y + 6 for y in reversed(row)), EOS] for row in rows])
 
-    model = Model(Config(16, 20, width=64, heads=4, layers=2, feed=128, norm=norm))
+    model = Model(
+        Transformer(source_vocabulary=16, target_vocabulary=20, width=64, heads=4, layers=2, feed=128, norm=norm)
+    )
     optimiser = torch.optim.Adam(model.parameters())
     for update in range(400):
         optimiser.param_groups[0]["lr"] = 0.003 * min(1.0, (update + 1) / 100) * (1.0 - update / 400)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.translate.models.bahdanau import Config, Memory, Model
+from regard.translate.models.recurrent.bahdanau import Memory, Model
+from regard.translate.models.recurrent.config import Bahdanau
 from regard.translate.text.batches import Batch, collate
 from regard.translate.text.vocabulary import PAD
 from regard.translate.training.run import loss
 
-SIZES = Config(source_vocabulary=31, target_vocabulary=37, embedding=6, hidden=5, alignment=4, readout=3)
+SIZES = Bahdanau(source_vocabulary=31, target_vocabulary=37, embedding=6, hidden=5, alignment=4, readout=3)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_padding_of_the_source_changes_nothing(model: Model, batch: Batch) -> No
 
 
 def test_the_padding_test_would_see_a_missing_mask(model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.translate.models.bahdanau.padding", lambda lengths: None)
+    monkeypatch.setattr("regard.translate.models.recurrent.bahdanau.padding", lambda lengths: None)
     assert (loss(model, batch) - loss(model, scribbled(batch))).abs().item() > 1e-4
 
 
@@ -177,8 +178,15 @@ def test_forward_is_the_steps_one_after_another(model: Model, batch: Batch) -> N
         torch.testing.assert_close(together[:, i], logits[:, 0])
 
 
-@pytest.mark.parametrize("sizes", [SIZES, Config(11, 13, 2, 3, 5, 7), Config(3500, 3500, 256, 288, 256, 256)])
-def test_parameter_count(sizes: Config) -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        SIZES,
+        Bahdanau(source_vocabulary=11, target_vocabulary=13, embedding=2, hidden=3, alignment=5, readout=7),
+        Bahdanau(source_vocabulary=3500, target_vocabulary=3500, embedding=256, hidden=288, alignment=256, readout=256),
+    ],
+)
+def test_parameter_count(sizes: Bahdanau) -> None:
     assert sum(p.numel() for p in Model(sizes).parameters()) == sizes.parameters
 
 

@@ -1,0 +1,1 @@
+"""Translators that read and write with recurrent units."""

@@ -1,0 +1,1 @@
+"""Translators that are attention and nothing else."""
