@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.bridge.cache import cache_for
 from regard.errors import RegardError
-from regard.memory import EightBit, KVCache, SinkCache, SlidingCache, StaticCache
+from regard.memory import EightBit, KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
 from tests.bridge.architectures import DECODERS, make
 
 B, L = 3, 13
@@ -28,6 +28,7 @@ WINDOW = 5  # that of the models with one, in architectures.py
 KEEPING: dict[str, Any] = {
     "growing": KVCache,
     "static": partial(StaticCache, capacity=41),
+    "paged": partial(PagedCache, page=4),
 }
 WINDOWED = "mistral, window"
 BY_KIND: dict[str, Any] = {"full_attention": KVCache, "sliding_attention": partial(SlidingCache, window=WINDOW)}
@@ -71,7 +72,9 @@ def dynamic(model: Any) -> Any:
 def test_logits_are_those_of_the_dynamic_cache(name: str) -> None:
     model = ready(name)
     for split in SPLITS:
-        assert (read(model, cache_for(model, KVCache), split) - read(model, dynamic(model), split)).abs().max() < 1e-5
+        wanted = read(model, dynamic(model), split)
+        for memory in (KVCache, KEEPING["paged"]):
+            assert (read(model, cache_for(model, memory), split) - wanted).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("kept", KEEPING)
@@ -111,7 +114,7 @@ def test_a_window_generates_what_the_models_own_does(way: str) -> None:
     assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("memory", [KVCache, BY_KIND])
+@pytest.mark.parametrize("memory", [KVCache, KEEPING["paged"], BY_KIND])
 @pytest.mark.parametrize("name", [WINDOWED, "qwen2, window in one layer"])
 def test_drafted_tokens_are_taken_back(name: str, memory: Any) -> None:
     """Assisted decoding gives what greedy decoding gives, for an assistant that is mostly wrong."""
@@ -145,9 +148,10 @@ def test_a_second_prompt_goes_on_where_the_first_stopped() -> None:
     assert torch.equal(generate(model, cache, more, mask), generate(model, None, more, mask))
 
 
-def test_rows_are_repeated_chosen_and_emptied() -> None:
+@pytest.mark.parametrize("memory", [KVCache, KEEPING["paged"]])
+def test_rows_are_repeated_chosen_and_emptied(memory: Any) -> None:
     model = ready("llama")
-    cache: Any = cache_for(model, KVCache)
+    cache: Any = cache_for(model, memory)
     cache.batch_select_indices(torch.tensor([0]))  # nothing yet: nothing to choose
     read(model, cache, [6])
     cache.batch_repeat_interleave(2)
@@ -158,6 +162,16 @@ def test_rows_are_repeated_chosen_and_emptied() -> None:
     assert (found - whole).abs().max() < 1e-5
     cache.reset()
     assert (cache.get_seq_length(), cache.nbytes) == (0, 0)
+
+
+def test_beams_share_the_pages_of_their_beginning() -> None:
+    model, prompts = ready("llama"), 3 * L
+    caches = [cache_for(model, each) for each in (KVCache, partial(PagedCache, page=1))]
+    found = [generate(model, each, num_beams=4, do_sample=False) for each in caches]
+    assert torch.equal(*found)
+    pair = caches[0].nbytes // (4 * caches[0].get_seq_length() * B)
+    alone = caches[0].nbytes - pair * 3 * prompts  # what the beams said, and each prompt once
+    assert caches[1].nbytes <= alone
 
 
 def test_eight_bits_take_a_quarter_and_a_scale_and_stay_close() -> None:
@@ -178,8 +192,9 @@ def test_gradients_go_through_what_is_kept() -> None:
         out[:, -1].square().sum().backward()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
-    ours, theirs = slope(cache_for(model, KVCache)), slope(dynamic(model))
-    assert (ours - theirs).abs().max() <= 1e-5 * theirs.abs().max()
+    theirs = slope(dynamic(model))
+    for memory in (KVCache, KEEPING["paged"]):
+        assert (slope(cache_for(model, memory)) - theirs).abs().max() <= 1e-5 * theirs.abs().max()
 
 
 @pytest.mark.parametrize(

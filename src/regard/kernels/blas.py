@@ -27,7 +27,7 @@ from regard.kernels.vector import at, like, wide_vectors
 def address(dtype: torch.dtype) -> int:
     """Where the product of this precision lies in memory; 0 when torch does not show one."""
     name = "dgemm_" if dtype == torch.float64 else "sgemm_"
-    for library in _libraries():
+    for library in libraries():
         if hasattr(library, name):
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     return 0
@@ -36,14 +36,14 @@ def address(dtype: torch.dtype) -> int:
 @functools.cache
 def thread_setter() -> Callable[[int], int] | None:
     """Sets how many threads a product started from this thread may use, and returns what it was; None if unknown."""
-    for library in _libraries():
+    for library in libraries():
         for name in ("MKL_Set_Num_Threads_Local", "openblas_set_num_threads_local"):
             if hasattr(library, name):
                 return getattr(library, name)  # type: ignore[no-any-return]
     return None
 
 
-def _libraries() -> Iterator[ctypes.CDLL]:
+def libraries() -> Iterator[ctypes.CDLL]:
     folder = Path(torch.__file__).parent
     for pattern in ("lib/libtorch_cpu.*", "lib/*openblas*", "lib/torch_cpu.dll", "../torch.libs/*openblas*"):
         for path in sorted(folder.glob(pattern)):

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import njit, types
 from numba.core import event
+from numba.core.ccallback import CFunc
 
 from regard.errors import RegardWarning
 
@@ -34,11 +35,32 @@ def kernel(function: Callable[..., Any]) -> Any:
         made = njit(**_OPTIONS, cache=True)(function)
     except RuntimeError:  # no folder for it
         return njit(**_OPTIONS)(function)
+    _keep(made, function)
+    return made
+
+
+def entry(function: Callable[[int], None]) -> Any:
+    """What C calls with one address: ``function`` compiled at once, and kept as kernels are; ``.address`` is where.
+
+    Nothing in it may raise: who calls it could not hear of it.
+    """
+    made = CFunc(function, ((types.int64,), types.void), {}, dict(_OPTIONS))
+    try:
+        made.enable_caching()
+    except RuntimeError:  # no folder for it
+        made.compile()
+        return made
+    _keep(made, function)
+    made.compile()
+    return made
+
+
+def _keep(made: Any, function: Callable[..., Any]) -> None:
+    """What is kept of it is good until a file changes that it may have inlined."""
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
         kept._source_stamp = _stamp(Path(function.__code__.co_filename).resolve().parent)
         made._cache.save_overload = _saved(made._cache.save_overload)
-    return made
 
 
 def _saved(save: Callable[..., None]) -> Callable[..., None]:

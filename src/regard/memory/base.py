@@ -52,7 +52,8 @@ class Memory(ABC, Generic[S]):
     @staticmethod
     def batch(state: tuple[Any, ...]) -> int:
         """How many rows ``state`` is for."""
-        return next(_tensors(state)).shape[0]
+        first = state[0]
+        return (first if isinstance(first, Tensor) else next(_tensors(state))).shape[0]
 
 
 class PairMemory(Memory[S]):

@@ -13,13 +13,12 @@ def check_pairs(
 ) -> None:
     """Keys (B, G, L, D) and values (B, G, L, E) for ``rows`` = (B, G) and ``widths`` = (D, E); ``valid`` (B, L)."""
     for name, x, width, letter in (("k", k, widths[0], "D"), ("v", v, widths[1], "E")):
-        if x.dim() != 4 or not x.is_floating_point():
+        shape = tuple(x.shape)
+        if len(shape) != 4 or not x.is_floating_point():
+            raise RegardError(f"{who}: {name} is {shape} of {x.dtype}, wanted a floating tensor (B, G, L, {letter})")
+        if shape[:2] != rows or shape[3] != width:
             raise RegardError(
-                f"{who}: {name} is {tuple(x.shape)} of {x.dtype}, wanted a floating tensor (B, G, L, {letter})"
-            )
-        if tuple(x.shape[:2]) != rows or x.shape[-1] != width:
-            raise RegardError(
-                f"{who}: {name} is {tuple(x.shape)}, wanted ({rows[0]}, {rows[1]}, L, {width}): the state's batch, "
+                f"{who}: {name} is {shape}, wanted ({rows[0]}, {rows[1]}, L, {width}): the state's batch, "
                 f"and heads and {letter} as the memory was built"
             )
     if k.shape[2] != v.shape[2]:
@@ -33,15 +32,16 @@ def check_pairs(
 
 def check_queries(who: str, q: Tensor, batch: int, heads: int, width: int, length: int | None = None) -> None:
     """Queries (B, H, L, D), H a multiple of ``heads``; ``length`` is how many there must be, if that is known."""
-    if q.dim() != 4 or not q.is_floating_point():
-        raise RegardError(f"{who}: q is {tuple(q.shape)} of {q.dtype}, wanted a floating tensor (B, H, L, D)")
-    if q.shape[0] != batch or q.shape[1] % heads or q.shape[-1] != width:
+    shape = tuple(q.shape)
+    if len(shape) != 4 or not q.is_floating_point():
+        raise RegardError(f"{who}: q is {shape} of {q.dtype}, wanted a floating tensor (B, H, L, D)")
+    if shape[0] != batch or shape[1] % heads or shape[3] != width:
         raise RegardError(
-            f"{who}: q is {tuple(q.shape)}, wanted ({batch}, a multiple of {heads}, L, {width}): the state's batch, "
+            f"{who}: q is {shape}, wanted ({batch}, a multiple of {heads}, L, {width}): the state's batch, "
             "and heads and D as the memory was built"
         )
-    if length is not None and q.shape[2] != length:
-        raise RegardError(f"{who}: q has {q.shape[2]} queries for {length} pairs, wanted as many")
+    if length is not None and shape[2] != length:
+        raise RegardError(f"{who}: q has {shape[2]} queries for {length} pairs, wanted as many")
 
 
 def check_index(who: str, index: Tensor, batch: int) -> None:

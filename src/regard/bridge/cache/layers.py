@@ -212,7 +212,7 @@ class MemoryLayer(CacheLayerMixin):
         if not isinstance(found, PairMemory) or not hasattr(found, "pairs"):
             raise RegardError(
                 f"memory: {who} keeps no pairs that a model's own attention could read, wanted KVCache, StaticCache, "
-                "SlidingCache or SinkCache, or a partial of one"
+                "PagedCache, SlidingCache or SinkCache, or a partial of one"
             )
         if not _plain(found):
             raise RegardError(

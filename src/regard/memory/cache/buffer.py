@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.memory.cache.chunk import Chunk, Counts, same
+from regard.memory.cache.large import in_large_pages
 
 Parts = tuple[Tensor, ...]
 
@@ -20,10 +21,13 @@ class Buffer:
     where a state gave its end back to be written again, which those before it that reached further do not survive.
     """
 
-    __slots__ = ("cuts", "newest", "parts")
+    __slots__ = ("bare", "cuts", "graph", "newest", "parts")
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self.bare = tuple(x.data for x in parts)
+        #: Whether the pairs are part of a graph: then nothing is written over them.
+        self.graph = any(x.requires_grad for x in parts)
         self.newest = 0
         self.cuts: list[tuple[int, Counts]] = []
 
@@ -31,7 +35,11 @@ class Buffer:
     def empty(cls, like: Parts, batch: int, room: int) -> Buffer:
         """Room for ``room`` pairs a row, of zeros: what is behind a row's end is hidden and must still be finite."""
         with torch.inference_mode(False):  # a tensor of inference could not be written outside of it
-            return cls(tuple(x.new_zeros(batch, x.shape[1], room, x.shape[3]) for x in like))
+            made = tuple(x.new_empty(batch, x.shape[1], room, x.shape[3]) for x in like)
+            for x in made:
+                in_large_pages(x)
+                x.zero_()
+            return cls(made)
 
     @classmethod
     def holding(cls, old: Sequence[Tensor], room: int) -> Buffer:
@@ -46,11 +54,6 @@ class Buffer:
         return self.parts[0].shape[2]
 
     @property
-    def graph(self) -> bool:
-        """Whether the pairs are part of a graph: then nothing is written over them."""
-        return any(x.requires_grad for x in self.parts)
-
-    @property
     def nbytes(self) -> int:
         return sum(x.numel() * x.element_size() for x in self.parts)
 
@@ -63,8 +66,8 @@ class Buffer:
 
         By ``data``: autograd need not hear of it, because what was read before is not touched.
         """
-        for x, new in zip(self.parts, added, strict=True):
-            place(x.data, stops, chunk, new.detach())
+        for x, new in zip(self.bare, added, strict=True):
+            place(x, stops, chunk, new.detach() if new.requires_grad else new)
         self.newest += 1
         return self.newest
 
@@ -92,7 +95,7 @@ def place(x: Tensor, stops: Counts, chunk: Chunk, new: Tensor) -> None:
     """x[b, :, stops[b] + rank] ← new[b, :, t], in place."""
     if chunk.valid is None and same(stops):
         if stops:
-            x[:, :, stops[0] : stops[0] + chunk.length] = new
+            x.narrow(2, stops[0], chunk.length).copy_(new)
         return
     b, t, rank = chunk.rows(x.device)
     at = rank + torch.tensor(stops, device=x.device)[b]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,6 +61,11 @@ class Contiguous(Cache[CacheState]):
     def _room(self, needed: int, now: int) -> int:
         """The room of a new buffer that has to hold ``needed`` pairs, when rows hold ``now`` at most."""
 
+    @staticmethod
+    def batch(state: tuple[Any, ...]) -> int:
+        assert isinstance(state, CacheState)
+        return len(state.seen)
+
     def _last(self) -> int | None:
         """How many pairs a query sees up to its own; None is all."""
         return None
@@ -83,8 +88,8 @@ class Contiguous(Cache[CacheState]):
         """What each query, standing at the newest pair, reads of all that is held; ``telemetry`` as in regard.read."""
         self._asked(state, self._keeps(state), q)
         self._check_whole(state)
-        kept, starts, stops = self.lying(state, state.buffer, state.starts, state.stops)
-        return self._look(telemetry).last(q, kept, starts, stops, state.seen)
+        held = self._held(state, state.buffer)
+        return self._look(telemetry).last(q, held, state.starts, state.stops, state.seen)
 
     def step(
         self,
@@ -100,8 +105,8 @@ class Contiguous(Cache[CacheState]):
         """Writes the chunk and reads it all at once: query i stands at pair i."""
         chunk = self._chunk(state, q, k, v, valid, places)
         wide = self.appended(state, chunk, k, v)
-        kept, starts, stops = self.lying(state, wide.buffer, wide.starts, wide.stops, chunk)
-        reading = self._look(telemetry).along(q, kept, starts, stops, chunk, self._last())
+        held = self._held(state, wide.buffer)
+        reading = self._look(telemetry).along(q, held, wide.starts, wide.stops, chunk, self._last())
         return reading, self.kept(state, chunk, wide)
 
     def pairs(self, state: CacheState) -> tuple[Tensor, Tensor]:
@@ -180,9 +185,13 @@ class Contiguous(Cache[CacheState]):
         """What rows hold between them, and where in it theirs begin, and end before the chunk."""
         counts = (0,) * len(stops) if chunk is None else chunk.counts
         lo, hi = min(starts, default=0), max((z + n for z, n in zip(stops, counts, strict=True)), default=0)
-        parts, n = tuple(x.narrow(2, lo, hi - lo) for x in buffer.parts), len(state.k)
-        kept = Kept(parts[:n], parts[n:], self.store, state.dtype)
-        return kept, tuple(a - lo for a in starts), tuple(z - lo for z in stops)
+        held = self._held(state, buffer).at(slice(lo, hi))
+        return held, tuple(a - lo for a in starts), tuple(z - lo for z in stops)
+
+    def _held(self, state: CacheState, buffer: Buffer) -> Kept:
+        """All of a buffer, room for more included."""
+        n = len(state.k)
+        return Kept(buffer.parts[:n], buffer.parts[n:], self.store, state.dtype)
 
     def appended(self, state: CacheState, chunk: Chunk, k: Tensor, v: Tensor) -> Wide:
         """The chunk behind what the state holds, in its buffer or in a new one."""

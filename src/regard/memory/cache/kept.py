@@ -40,5 +40,8 @@ class Kept:
         """A piece of the pairs, of some rows."""
         if piece == slice(0, self.length) and row == slice(None):
             return self
-        k, v = (tuple(x[row, :, piece] for x in parts) for parts in (self.k, self.v))
+        start, length = piece.start, piece.stop - piece.start
+        k, v = (tuple(x.narrow(2, start, length) for x in parts) for parts in (self.k, self.v))
+        if row != slice(None):
+            k, v = (tuple(x[row] for x in parts) for parts in (k, v))
         return Kept(k, v, self.store, self.dtype)

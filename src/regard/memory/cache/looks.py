@@ -25,6 +25,10 @@ from regard.reading import Reading
 
 Telemetry = bool | str | Iterable[str]
 
+FLOATS = (torch.float32, torch.float64)
+#: From how many numbers on the caches' own kernel reads what is kept as given.
+LEAST = 1 << 18
+
 
 @dataclass(frozen=True)
 class Look:
@@ -76,26 +80,24 @@ class Look:
         R, rest = H // G * L, self.standing.rest
         if not S or not L or R > 16:
             return None
-        asked = rest.queries(q).reshape(B, G, R, D)
+        asked = rest.queries(q)
         scale = rest.as_dot(asked, asked).scale / softmax.temperature
         fuses = self.engine in ("auto", "sdpa") and held.v[0].shape[3] == D
-        # PyTorch's threads wait in a spin after its kernels, which costs ours beside them more than they gain; not so
-        # where they read a quarter of the bytes.
-        if self.engine == "auto" and own(asked, held) and not (fuses and isinstance(held.store, AsGiven)):
+        if self.engine == "auto" and own(asked, held, R):
             from regard.memory.cache.few import few
 
-            output, lse = few(asked, held.k, held.v, scale)
+            output, lse, sound = few(asked, held.k, held.v, scale)
             engine = "cache"
         elif fuses:
             k, v = held.numbers()
-            output, lse = fused(Lowered(asked, k, scale, False, None), v)
-            engine = "sdpa"
+            output, lse = fused(Lowered(asked.reshape(B, G, R, D), k, scale, False, None), v)
+            output, lse = output.reshape(B, H, L, D), lse.reshape(B, H, L)
+            engine, sound = "sdpa", bool((lse.detach() < torch.inf).all())
         else:
             return None
-        if not bool((lse.detach() < torch.inf).all()):
+        if not sound:
             return None
-        seen = torch.full((1, 1, 1), S).expand(B, H, L)
-        return Reading(output.reshape(B, H, L, output.shape[-1]), lse.reshape(B, H, L), seen, engine=engine)
+        return Reading(output, lse, torch.full((B, H, L), S), engine=engine)
 
     def last(self, q: Tensor, held: Kept, starts: Counts, stops: Counts, seen: Counts) -> Reading:
         """Every query stands at its row's newest pair, the last of seen[b], and sees those in starts[b] … stops[b]."""
@@ -111,8 +113,9 @@ class Look:
             return self._piece(q, held, slice(starts[0], stops[0]), seen[0] - stops[0]) if seen else self.plain(q, held)
         q = self.standing.queries(q, torch.tensor(newest, device=q.device)[:, None].expand(-1, L))
         if self.at_once:
-            ends = torch.tensor([starts, stops], device=q.device)[:, :, None, None].expand(-1, -1, -1, L)
-            return self.plain(q, held, Between(ends[0], ends[1]))
+            lo, hi = min(starts), max(stops)
+            ends = torch.tensor([starts, stops], device=q.device)[:, :, None, None].expand(-1, -1, -1, L) - lo
+            return self.plain(q, held.at(slice(lo, hi)), Between(ends[0], ends[1]))
         each = []
         for b, (a, z) in enumerate(zip(starts, stops, strict=True)):
             row = slice(b, b + 1)
@@ -132,14 +135,15 @@ class Look:
             if L == 1:
                 return self._piece(q, held, slice(lo if reach is None else max(lo, hi - reach), hi), first)
             return self._piece(q, held, slice(lo, hi), first, mask)
-        if self.at_once:
-            at = chunk.ranks(device) + torch.tensor(stops, device=device)[:, None] + 1  # (B, L)
-            low = torch.tensor(starts, device=device)[:, None].expand_as(at)
+        if self.at_once and stops:
+            lo, hi = min(starts), max(z + n for z, n in zip(stops, chunk.counts, strict=True))
+            at = chunk.ranks(device) + torch.tensor(stops, device=device)[:, None] + 1 - lo  # (B, L)
+            low = torch.tensor(starts, device=device)[:, None].expand_as(at) - lo
             low = low if reach is None else torch.maximum(low, at - reach)
             if chunk.valid is not None:
                 there = chunk.valid.to(device)
                 low, at = torch.where(there, low, 0), torch.where(there, at, 0)
-            return self.plain(q, held, Between(low[:, None], at[:, None]))
+            return self.plain(q, held.at(slice(lo, hi)), Between(low[:, None], at[:, None]))
         nothing, rows = self._none(q, held), list[Reading]()
         for b, (a, z) in enumerate(zip(starts, stops, strict=True)):
             row = slice(b, b + 1)
@@ -167,19 +171,18 @@ class Look:
         return self.plain(q, held.at(slice(0, 0)))
 
 
-def own(asked: Tensor, held: Kept) -> bool:
+def own(asked: Tensor, held: Kept, queries: int) -> bool:
     """Whether the caches' own kernel reads it, and sooner than others: few queries over many numbers, no gradient.
 
     What is kept in eight bits is read without taking it out first, which pays much earlier.
     """
-    eight = isinstance(held.store, EightBit)
-    known = eight or (isinstance(held.store, AsGiven) and held.dtype in (torch.float32, torch.float64))
-    if not known or asked.shape[2] > 8 or asked.dtype not in (torch.float32, torch.float64):
+    eight, dtype = type(held.store) is EightBit, asked.dtype
+    if queries > 8 or dtype not in FLOATS or not (eight or (type(held.store) is AsGiven and held.dtype is dtype)):
         return False
-    numbers = sum(parts[0].numel() for parts in (held.k, held.v))
+    k, v = held.k[0], held.v[0]
     return (
-        numbers >= (1 << 16 if eight else 1 << 22)
-        and all(parts[0].stride(3) == 1 for parts in (held.k, held.v))
+        k.numel() + v.numel() >= (1 << 16 if eight else LEAST)
+        and k.stride(3) == v.stride(3) == 1
         and not kept_for_gradients(asked, *held.k, *held.v)
     )
 

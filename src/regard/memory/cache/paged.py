@@ -16,6 +16,7 @@ from regard.memory.cache.base import Cache
 from regard.memory.cache.buffer import Parts, kept_for_gradients
 from regard.memory.cache.chunk import Chunk, Counts, lengths
 from regard.memory.cache.kept import Kept
+from regard.memory.cache.large import in_large_pages
 from regard.memory.cache.looks import Telemetry, stacked
 from regard.memory.given import check_index
 from regard.reading import Reading
@@ -155,6 +156,22 @@ class PagedCache(Cache[PagedState]):
             rows.append(look.along(q[b : b + 1], self._row(after, b, q), (0,), (n,), mine))
         return (stacked(rows) if rows else look.plain(q, self._nothing(state))), after
 
+    def pairs(self, state: PagedState) -> tuple[Tensor, Tensor]:
+        """Keys (B, G, S, D) as they are kept, and values, each row's in their order; a view of one row, else a copy.
+
+        S is the longest row; behind a shorter one's end are zeros.
+        """
+        rows, longest = [self._row(state, b) for b in range(len(state.seen))], max(state.seen, default=0)
+        if len(rows) == 1:
+            return rows[0].numbers()
+        found = []
+        for parts in zip(*((*row.k, *row.v) for row in rows), strict=True) if rows else ():
+            short = [longest - x.shape[2] for x in parts]
+            found.append(torch.cat([F.pad(x, (0, 0, 0, n)) if n else x for x, n in zip(parts, short, strict=True)]))
+        n = state.keys
+        held = Kept(tuple(found[:n]), tuple(found[n:]), self.store, state.dtype) if rows else self._nothing(state)
+        return held.numbers()
+
     def reorder(self, state: PagedState, index: Tensor) -> PagedState:
         """The state whose row b is row ``index[b]``; pages are shared, nothing is copied."""
         check_index(self._who, index, self.batch(state))
@@ -186,16 +203,18 @@ class PagedCache(Cache[PagedState]):
     def _keeps(self, state: PagedState) -> tuple[torch.dtype, torch.device]:
         return state.dtype, state.parts[0].device
 
-    def _row(self, state: PagedState, b: int, q: Tensor) -> Kept:
+    def _row(self, state: PagedState, b: int, q: Tensor | None = None) -> Kept:
         """The pairs of row b, (1, G, S, ·): a view where its pages follow one another."""
         numbers, length, size = [page.number for page in state.pages[b]], state.seen[b], self.page
         first = numbers[0] if numbers else 0
         # What autograd keeps must not be a view of pages that will be somebody else's.
-        if numbers == list(range(first, first + len(numbers))) and not kept_for_gradients(q):
+        keeps = torch.is_grad_enabled() if q is None else kept_for_gradients(q)
+        if numbers == list(range(first, first + len(numbers))) and not keeps:
             parts = tuple(x[None, :, first * size : first * size + length] for x in state.parts)
         else:
-            at = torch.tensor(numbers, dtype=torch.long, device=q.device)[:, None] * size
-            at = (at + torch.arange(size, device=q.device)).flatten()[:length]
+            device = state.parts[0].device
+            at = torch.tensor(numbers, dtype=torch.long, device=device)[:, None] * size
+            at = (at + torch.arange(size, device=device)).flatten()[:length]
             parts = tuple(x.index_select(1, at)[None] for x in state.parts)
         n = state.keys
         return Kept(parts[:n], parts[n:], self.store, state.dtype)
@@ -280,7 +299,9 @@ def _roomy(parts: Parts, slots: int, graph: bool) -> Parts:
     if parts[0].shape[1] >= slots and not any(x.requires_grad for x in parts):
         return parts
     with torch.inference_mode(False):
-        made = tuple(x.new_zeros(x.shape[0], max(slots, x.shape[1]), x.shape[2]) for x in parts)
+        made = tuple(x.new_empty(x.shape[0], max(slots, x.shape[1]), x.shape[2]) for x in parts)
     for new, x in zip(made, parts, strict=True):
+        in_large_pages(new)
         new.data[:, : x.shape[1]] = x.detach()
+        new.data[:, x.shape[1] :] = 0
     return made
