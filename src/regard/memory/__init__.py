@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         SquaredReLU,
         TrigonometricFeatures,
     )
+    from regard.memory.soft_window import SoftWindow
     from regard.memory.space import StateSpaceMemory
     from regard.memory.turing import TuringMemory
 
@@ -57,6 +58,7 @@ __all__ = [
     "SlidingCache",
     "Slots",
     "SoftMemory",
+    "SoftWindow",
     "SquaredReLU",
     "StateSpaceMemory",
     "StaticCache",
@@ -89,6 +91,7 @@ _HOMES = {
     "SlidingCache": "cache",
     "Slots": "addressed",
     "SoftMemory": "addressed",
+    "SoftWindow": "soft_window",
     "SquaredReLU": "linear",
     "StateSpaceMemory": "space",
     "StaticCache": "cache",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from regard.nn.attention import Attention
     from regard.nn.computer import Computer
     from regard.nn.episodic import Adjacent, EndToEndMemoryNetwork, LayerWise
+    from regard.nn.handwriting import HandwritingSynthesis
     from regard.nn.mamba import Mamba
+    from regard.nn.mixture import PenMixture
     from regard.nn.multihead import MultiHead
     from regard.nn.supporting import MemoryNetwork
     from regard.nn.talking import TalkingHeads
@@ -28,12 +30,14 @@ __all__ = [
     "Attention",
     "Computer",
     "EndToEndMemoryNetwork",
+    "HandwritingSynthesis",
     "LayerWise",
     "MachineState",
     "Mamba",
     "MemoryNetwork",
     "MultiHead",
     "NeuralTuringMachine",
+    "PenMixture",
     "TalkingHeads",
 ]
 
@@ -42,12 +46,14 @@ _HOMES = {
     "Attention": "attention",
     "Computer": "computer",
     "EndToEndMemoryNetwork": "episodic",
+    "HandwritingSynthesis": "handwriting",
     "LayerWise": "episodic",
     "MachineState": "turing",
     "Mamba": "mamba",
     "MemoryNetwork": "supporting",
     "MultiHead": "multihead",
     "NeuralTuringMachine": "turing",
+    "PenMixture": "mixture",
     "TalkingHeads": "talking",
 }
 

@@ -2,7 +2,8 @@
 
 A task is frozen sizes. ``draw(batch, generator)`` gives an :class:`Example`: inputs, targets, and the steps at which an
 answer is asked; ``loss`` and ``score`` fit what is answered; ``oracle(inputs)`` answers from the inputs alone, and gets
-everything right. ``TASKS`` has them by their names.
+everything right. ``TASKS`` has them by their names. :class:`Pen` stands beside them: what it asks for has a density and
+no right answer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from regard.memory.tasks.graph import GraphTraversal
 from regard.memory.tasks.induction import Induction
 from regard.memory.tasks.multiquery import MultiQueryRecall
 from regard.memory.tasks.needle import Needle
+from regard.memory.tasks.pen import Handwriting, Pen
 from regard.memory.tasks.repeat import RepeatCopy
 from regard.memory.tasks.selective import SelectiveCopy
 from regard.memory.tasks.sort import PrioritySort
@@ -40,9 +42,11 @@ __all__ = [
     "Copy",
     "Example",
     "GraphTraversal",
+    "Handwriting",
     "Induction",
     "MultiQueryRecall",
     "Needle",
+    "Pen",
     "PrioritySort",
     "RepeatCopy",
     "SelectiveCopy",
