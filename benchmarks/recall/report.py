@@ -13,7 +13,7 @@ from benchmarks.recall.experiment import Experiment
 from benchmarks.recall.training import Outcome, Run, Say
 from regard.errors import RegardError, unknown_name
 
-__all__ = ["learn"]
+__all__ = ["learn", "tasks"]
 
 Rows = Callable[[Setting, Say], Iterator[Row | Line]]
 
@@ -44,6 +44,11 @@ def learn(task: str, memory: str | None, seeds: str, steps: int | None, logs: Pa
             yield from _judged(what, arm, numbers, found, setting)
 
     return rows
+
+
+def tasks() -> dict[str, str]:
+    """What can be learnt, by name, and by which models."""
+    return {name: ", ".join(experiments.named(name).arms) for name in experiments.known()}
 
 
 def _seeds(text: str) -> list[int]:

@@ -19,10 +19,11 @@ from benchmarks.harness.row import Line, Row, at_least, at_most
 from benchmarks.harness.setting import Setting
 from benchmarks.recall import experiments, report
 from benchmarks.recall.arms.recurrent import lstm
+from benchmarks.recall.arms.stories import Few
 from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe, answer
 from benchmarks.recall.training import Run, Stopped
 from regard.errors import RegardError
-from regard.memory.tasks import Copy, Task
+from regard.memory.tasks import TASKS, Copy, Task
 
 TASK = Copy(3, (1, 2))
 ARMS = {"lstm": Arm("small", partial(lstm, hidden=5), {"length 3": at_most(100)})}
@@ -85,6 +86,16 @@ def test_the_oracle_passes_every_exam(name: str) -> None:
     for exam in (*experiment.validation.values(), *experiment.exams.values()):
         for example in exam.smaller().questions():
             assert exam.task.score(exam.task.oracle(example.inputs), example) == 1.0
+
+
+def test_every_task_has_a_trainer() -> None:
+    tasks = [experiments.named(name).task for name in experiments.known()]
+    assert {type(task.stories if isinstance(task, Few) else task) for task in tasks} == set(TASKS.values())
+
+
+def test_what_can_be_learnt_is_named_with_its_models() -> None:
+    assert list(report.tasks()) == experiments.known()
+    assert report.tasks()["copy"] == "ntm, ntm-content, lstm"
 
 
 def test_answers_are_counted() -> None:

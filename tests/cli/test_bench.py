@@ -44,6 +44,8 @@ def learn(task, memory, seeds, steps, logs):
         say(f"{memory} learns {task}")
         yield Line("learnt", {"seeds": seeds}, {"steps": steps, "logs": str(logs)})
     return rows
+def tasks():
+    return {"copy": "ntm, lstm"}
 """
 SMALL = ["--quick", "--engine", "auto", "--rounds", "2"]
 
@@ -136,6 +138,13 @@ def test_a_task_is_learnt_and_how_far_it_is_goes_to_standard_error(learner: Path
     assert "ntm learns copy" in done.stderr
     plain = CliRunner().invoke(app, arguments)
     assert [row["work"] for row in json.loads(plain.stdout)["rows"]] == ["all memories"]
+
+
+def test_tasks_are_listed_by_the_benchmark_that_trains(learner: Path) -> None:
+    done = CliRunner().invoke(app, ["bench", "memory", "--list", "--from", str(learner)])
+    assert done.stdout == "memory              what is learnt\nmemory --task copy  ntm, lstm\n"
+    everything = CliRunner().invoke(app, ["bench", "--list", "--from", str(learner)]).stdout
+    assert "--task" not in everything
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ missing or fails becomes a row that says so:
         yield found.row("eager", "what was done", goal=at_least(25))
 
 One of them, `memory`, also trains: `learn(task, memory, seeds, steps, logs)` checks what was asked for and returns a
-function of the setting and of `say`, which is told how far the training is.
+function of the setting and of `say`, which is told how far the training is; `tasks()` says what can be learnt.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ ENDINGS = (".svg", ".png", ".pdf")
 
 def bench(
     name: Annotated[str | None, typer.Argument(help="The benchmark to run; all when left out.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Name the benchmarks and stop.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Name the benchmarks, or the tasks of memory, and stop.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small shapes, to see that it runs; judges no goal.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
@@ -67,7 +69,8 @@ def bench(
         bool, typer.Option("--json", help="One JSON object on standard output, the report on standard error.")
     ] = False,
     task: Annotated[
-        str | None, typer.Option(help="memory: train models on this task and say what they recall.")
+        str | None,
+        typer.Option(help="memory: train models on this task and say what they recall; memory --list names them."),
     ] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="NAMES", help="memory --task: the models, with commas; all when left out.")
@@ -116,12 +119,15 @@ def bench(
     _check_learning(name, device, [option for option, value in given.items() if value is not None])
     modules = {each: _load(from_, each) for each in _choose(_find(from_), name)}
     if list_:
+        listed = {each: _title(module) for each, module in modules.items()}
+        if name == LEARNS:
+            listed |= {f"{name} --task {each}": says for each, says in modules[name].tasks().items()}
         if json_:
-            print(json.dumps({each: _title(module) for each, module in modules.items()}, ensure_ascii=False))
+            print(json.dumps(listed, ensure_ascii=False))
             return
-        width = max(map(len, modules))
-        for each, module in modules.items():
-            console.print(f"{each:<{width}}  {_title(module)}", markup=False, soft_wrap=True)
+        width = max(map(len, listed))
+        for each, title in listed.items():
+            console.print(f"{each:<{width}}  {title}", markup=False, soft_wrap=True)
         return
     _check(device, dtype, engine, plot)
     for module in modules.values():
