@@ -244,12 +244,13 @@ def test_an_additive_score_with_a_bias_has_it_beside_the_query(engine: str) -> N
         wider.energy.copy_(part.energy)
     q, k, v = randn(1, 2, 3, 11), randn(1, 2, 7, 13), randn(1, 2, 7, 17)
     ones = torch.cat([q, torch.ones(1, 2, 3, 1, dtype=F64)], -1)
-    outputs = [regard.attend(x, k, v, score=s, engine=engine) for x, s in ((q, part), (ones, wider))]
-    close(*outputs)
-    for output in outputs:
-        output.square().sum().backward()
+    output, wanted = (regard.attend(x, k, v, score=s, engine=engine) for x, s in ((q, part), (ones, wider)))
+    close(output, wanted)
+    for found in (output, wanted):
+        found.square().sum().backward()
     assert wider.query.weight.grad is not None
     assert part.query.bias.grad is not None
+    assert part.query.weight.grad is not None
     close(part.query.bias.grad, wider.query.weight.grad[:, -1])
     close(part.query.weight.grad, wider.query.weight.grad[:, :-1])
 

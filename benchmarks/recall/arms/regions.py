@@ -25,7 +25,7 @@ class Looking(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (B, L, shapes), those of the answer at the question and 0 elsewhere."""
         regions, question, there = self.task.seen(inputs)
-        logits = self.net(self.question(question), regions, valid=there)
+        logits: Tensor = self.net(self.question(question), regions, valid=there)
         return logits.unsqueeze(1) * self.task.asked(inputs).unsqueeze(-1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from regard.memory.episodic import Recall
 from regard.memory.episodic.memory import LOOKED, Telemetry
 from regard.nn.parts import own_normalizer
 from regard.normalize import Normalizer
-from regard.score import Additive
+from regard.score import Additive, Score
 
 
 class StackedAttention(nn.Module):
@@ -96,7 +96,7 @@ class StackedAttention(nn.Module):
         # One question an image: nothing is larger than v, and dense is done before another engine would be chosen.
         parts: dict[str, Any] = {"normalize": self.normalize, "mask": mask, "engine": "reference"}
         readings = []
-        for score in self.scores:
+        for score in self._layers():
             reading = operator.read(u, v, v, score=score, telemetry=telemetry, groups=groups, **parts)
             readings.append(reading)
             u = u + reading.output
@@ -106,11 +106,16 @@ class StackedAttention(nn.Module):
         """p^1 … p^K, (B, K, S): what each layer looked at."""
         u, v, mask = self._seen(question, regions, valid)
         looks = []
-        for score in self.scores:
+        for score in self._layers():
             p = operator.weights(u, v, score=score, normalize=self.normalize, mask=mask)
             looks.append(p[:, 0])
             u = u + p @ v
         return torch.cat(looks, 1) if looks else v.new_zeros(len(v), 0, v.shape[-2])
+
+    def _layers(self) -> Iterator[Score]:
+        for score in self.scores:
+            assert isinstance(score, Score)
+            yield score
 
     def _seen(self, question: Tensor, regions: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Mask | None]:
         """u^0 (B, 1, 1, D), v (B, 1, S, D), and what of v there is."""

@@ -31,7 +31,7 @@ class Regions(Task):
     >>> example.inputs.shape, example.asked[0].tolist()
     (torch.Size([1, 4, 10]), [False, False, False, True])
     >>> task.chain(example.inputs).tolist()  # the places of the named object, and of the one that is asked for
-    [[1, 0]]
+    [[0, 2]]
     """
 
     regions: tuple[int, int] = (6, 6)
