@@ -125,7 +125,9 @@ def test_a_tanh_sum_is_computed_in_one_way_whatever_stands_beside_it() -> None:
     with torch.no_grad():
         together = regard.attend(q, k, v, score=part, engine="tiled")
         for b in range(3):
-            assert torch.equal(regard.attend(*(x[b : b + 1] for x in (q, k, v)), score=part, engine="tiled")[0], together[b])
+            assert torch.equal(
+                regard.attend(*(x[b : b + 1] for x in (q, k, v)), score=part, engine="tiled")[0], together[b]
+            )
 
 
 @pytest.mark.usefixtures("_small_tiles")
