@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.cli.main import app
+
 SIZES = {"source-pieces": 14, "target-pieces": 16, "embedding": 8, "hidden": 8, "alignment": 8, "readout": 8}
 COURSE = {"epochs": 2, "batch-tokens": 300, "warmup": 2, "tokenize": "none", "threads": 1}
-SMALL = [part for name, value in {**SIZES, **COURSE}.items() for part in (f"--{name}", value)]
+TOLD = [part for name, value in {**SIZES, **COURSE}.items() for part in (f"--{name}", value)]
+SMALL = [*TOLD, "--events", "-", "--plot", "-"]
 
 
 def regard(*args: object) -> subprocess.CompletedProcess[str]:
@@ -32,13 +35,14 @@ def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Pa
     assert first.returncode == 0, first.stderr
     assert "time is up: saved at update 1" in first.stderr
     assert "\x1b" not in first.stderr  # no terminal, no colours
-    second = regard("train", *text, "--out", out, *SMALL)
+    second = regard("train", *text, "--out", out, *TOLD)
     assert second.returncode == 0, second.stderr
     assert "goes on at update 1" in second.stderr
     assert "epoch 2/2" in second.stderr
     assert second.stdout.startswith(f"{out}: ")
     names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
-    assert names == {"config.json", "model.safetensors", "source.model", "target.model", "run.json", "state.pt"}
+    model = {"config.json", "model.safetensors", "source.model", "target.model"}
+    assert names - {"events"} == {*model, "run.json", "state.pt", "entropy.svg"}  # events: where TensorBoard is
     other = regard("train", *text, "--out", out, *SMALL, "--hidden", 9)
     assert other.returncode == 2
     assert "hidden: the run in" in other.stderr
@@ -53,6 +57,32 @@ def test_bad_input_is_one_line(text: list[object], tmp_path: Path) -> None:
     assert "ends after line 1" in found.stderr
     assert "Traceback" not in found.stderr
     assert "Traceback" in regard("train", *text, "--out", tmp_path / "run", *SMALL, "--debug").stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("optimiser", "adma", "optimiser: unknown name 'adma'; did you mean 'adam'"),
+        ("schedule", "step", "schedule: unknown name 'step'"),
+        ("momentum", 0.9, "momentum: adam has no such number; it has beta1, beta2, eps"),
+        ("accumulate", 0, "accumulate: found 0, wanted a whole number of at least 1"),
+        ("stop-on", "ter", "stop_on: found ter, wanted bleu or loss"),
+        ("device", "gpu", "device: unknown name 'gpu'"),
+        ("rate", "nan", "rate: found nan, wanted a number above 0"),
+        ("plot", "entropy.gif", "plot: found entropy.gif, wanted a name that ends in .svg, .png, .pdf"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named(
+    text: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: object, said: str
+) -> None:
+    """In this process: the numbers are refused before anything is read."""
+    with pytest.raises(SystemExit) as stopped:
+        app(["train", *map(str, text), "--out", str(tmp_path / "run"), f"--{option}", str(value)])
+    assert stopped.value.code == 2
+    found = capsys.readouterr().err
+    assert said in found
+    assert found.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_help_has_an_example() -> None:

@@ -36,7 +36,11 @@ class Toy:
             "dev_tgt": self.dev_target,
             "out": out,
             "threads": 1,
-            **{k: v for k, v in self.settings.to_dict().items() if k != "sizes" and v != getattr(Settings(), k)},
+            **{
+                name: value
+                for name, value in self.settings.to_dict().items()
+                if not isinstance(value, dict) and value != getattr(Settings(), name)
+            },
             **self.settings.sizes,
             **changes,
         }

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from regard.nn.mamba import Mamba
     from regard.nn.mixture import PenMixture
     from regard.nn.multihead import MultiHead
-    from regard.nn.stacked import StackedAttention
     from regard.nn.supporting import MemoryNetwork
     from regard.nn.talking import TalkingHeads
     from regard.nn.turing import MachineState, NeuralTuringMachine
@@ -39,7 +38,6 @@ __all__ = [
     "MultiHead",
     "NeuralTuringMachine",
     "PenMixture",
-    "StackedAttention",
     "TalkingHeads",
 ]
 
@@ -56,7 +54,6 @@ _HOMES = {
     "MultiHead": "multihead",
     "NeuralTuringMachine": "turing",
     "PenMixture": "mixture",
-    "StackedAttention": "stacked",
     "TalkingHeads": "talking",
 }
 

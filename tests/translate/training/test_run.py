@@ -1,62 +1,23 @@
-"""Training: it learns, it stops and goes on with nothing lost, and it refuses what is not its run."""
+"""Training: it learns, and it refuses what is not its run."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate.training import exam, learner
+from regard.translate.training import exam
 from regard.translate.training.claim import claim
-from regard.translate.training.learner import Learner, Step
-from regard.translate.training.run import Outcome, train
+from regard.translate.training.run import train
 from regard.translate.training.settings import Settings
 from regard.translate.translator import Translator
 
 from ..conftest import Toy
-
-
-def run(toy: Toy, out: Path, settings: Settings | None = None, **options: object) -> Outcome:
-    return train(*toy.files, out, settings or toy.settings, threads=1, **options)  # type: ignore[arg-type]
-
-
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    state = checkpoint.load_state(out)
-    assert state is not None
-    found: dict[str, torch.Tensor] = {**state["model"], **{f"average {k}": v for k, v in state["average"].items()}}
-    return found
-
-
-def assert_same_weights(a: Path, b: Path) -> None:
-    left, right = weights(a), weights(b)
-    assert left.keys() == right.keys()
-    for name in left:
-        assert torch.equal(left[name], right[name]), name
-
-
-class Stopper:
-    """A report that stops the run, as Ctrl-C would, after so many updates."""
-
-    def __init__(self, after: int) -> None:
-        self.after, self.said = after, list[str]()
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def step(self, epoch: int, done: int, total: int, loss: float, speed: float) -> None:
-        self.after -= 1
-        if self.after == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+from .runs import Stopper, assert_same_weights, run
 
 
 def test_a_run_begins_with_the_model_it_is_given(toy: Toy, tmp_path: Path) -> None:
@@ -93,108 +54,6 @@ def test_plain_epochs_draw_no_pieces(toy: Toy, tmp_path: Path) -> None:
     assert_same_weights(tmp_path / "never", tmp_path / "plain")
     with pytest.raises(AssertionError):
         assert_same_weights(tmp_path / "never", tmp_path / "drawn")
-
-
-def test_stopped_anywhere_it_ends_with_the_very_weights(toy: Toy, tmp_path: Path) -> None:
-    whole = run(toy, tmp_path / "whole")
-    assert whole.finished
-    outcome = None
-    for after in (1, 4, 10, 3, 10**9):  # within the first epoch, across its end, and to the end
-        outcome = train(*toy.files, tmp_path / "parts", toy.settings, threads=1, report=Stopper(after))
-    assert outcome is not None
-    assert outcome.finished
-    assert outcome.updates == whole.updates
-    assert [h["bleu"] for h in outcome.history] == [h["bleu"] for h in whole.history]
-    assert [h["loss"] for h in outcome.history] == [h["loss"] for h in whole.history]
-    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
-
-
-def test_a_transformer_stops_and_goes_on_too(toy: Toy, tmp_path: Path) -> None:
-    sizes = {"width": 14, "heads": 7, "layers": 3, "feed": 11}
-    settings = replace(toy.settings, model="transformer", sizes=sizes)
-    whole = run(toy, tmp_path / "whole", settings)
-    for after in (1, 11, 10**9):
-        outcome = train(*toy.files, tmp_path / "parts", settings, threads=1, report=Stopper(after))
-    assert outcome.history[-1]["loss"] == whole.history[-1]["loss"]
-    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
-    found = Translator.load(tmp_path / "parts").translate(["one two three"], padding=2)[0]
-    assert found.weights.shape == (len(found.target), len(found.source))  # the mean over layers and heads
-    torch.testing.assert_close(found.weights.sum(-1), torch.ones(len(found.target)))
-    assert found.on_padding == 0.0
-
-
-def test_a_run_that_stops_between_saves_repeats_from_the_last(
-    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = run(toy, tmp_path / "whole")
-    true, left = Learner.update, [13]
-
-    def dies(self: Learner, *args: Any) -> Step:
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyError("the power went")
-        return true(self, *args)
-
-    monkeypatch.setattr(Learner, "update", dies)
-    with pytest.raises(KeyError):
-        run(toy, tmp_path / "parts", save_every=0.0)
-    assert run(toy, tmp_path / "parts").updates == whole.updates
-    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
-
-
-def test_the_first_interrupt_saves_and_says_so(toy: Toy, tmp_path: Path) -> None:
-    report = Stopper(2)
-    before = signal.getsignal(signal.SIGINT)
-    outcome = train(*toy.files, tmp_path / "run", toy.settings, threads=1, report=report)
-    assert not outcome.finished
-    assert outcome.updates == 2
-    assert "saved at update 2" in report.said[-1]
-    assert signal.getsignal(signal.SIGINT) == before
-    assert Translator.load(tmp_path / "run").translate(["one two"])[0].text is not None
-
-
-def test_the_time_limit_saves(toy: Toy, tmp_path: Path) -> None:
-    outcome = run(toy, tmp_path / "run", minutes=0.0)
-    assert not outcome.finished
-    assert outcome.updates == 1
-    assert run(toy, tmp_path / "run").finished
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_ends_with_as_many_updates(toy: Toy, tmp_path: Path) -> None:
-    settings = replace(toy.settings, epochs=12, patience=0)
-    whole = run(toy, tmp_path / "whole", settings)
-    out = tmp_path / "killed"
-    program = (
-        "import sys; from pathlib import Path; from regard.translate.training.settings import Settings; "
-        "from regard.translate.training.run import train; p = [Path(x) for x in sys.argv[1:6]]; "
-        f"train(*p, settings=Settings(**{settings.to_dict()!r}), threads=1, save_every=0.0)"
-    )
-    # Seeded by the clock: other moments each time.
-    moments = torch.empty(3).uniform_(0.0, 0.6, generator=torch.Generator().manual_seed(time.time_ns() % 2**31))
-    reached = []
-    for after in moments.tolist():
-        before = written(out)
-        child = subprocess.Popen([sys.executable, "-c", program, *map(str, toy.files), str(out)])
-        while written(out) == before and child.poll() is None:  # until it makes updates
-            time.sleep(0.005)
-        time.sleep(after)
-        child.kill()
-        child.wait(timeout=30)
-        state = checkpoint.load_state(out)
-        assert state is not None
-        reached.append(state["position"]["updates"])
-    assert reached == sorted(reached)
-    outcome = run(toy, out, settings)
-    assert outcome.finished
-    assert outcome.updates == whole.updates
-    assert_same_weights(tmp_path / "whole", out)
-    assert Translator.load(out).translate(["one two"])[0].source[-1] == "</s>"
-
-
-def written(out: Path) -> int:
-    """When the state was last saved; 0: never."""
-    return (out / "state.pt").stat().st_mtime_ns if (out / "state.pt").exists() else 0
 
 
 def test_a_finished_run_is_left_alone(toy: Toy, tmp_path: Path) -> None:
@@ -257,17 +116,37 @@ def test_patience_ends_a_run(toy: Toy, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(exam, "bleu", lambda *_: 1.0)
     outcome = run(toy, tmp_path / "run", replace(toy.settings, patience=1))
     assert outcome.finished
+    assert outcome.best == 1.0
     assert len(outcome.history) == 2
 
 
-def test_a_broken_gradient_is_said(toy: Toy, tmp_path: Path) -> None:
-    with pytest.raises(RegardError, match="rate: the gradient is nan"):
-        run(toy, tmp_path / "run", replace(toy.settings, rate=1e30, epochs=9))
+def test_a_run_can_stop_on_the_loss(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BLEU rises without end; the dev loss has its least at the second epoch, whose weights are kept."""
+    losses, scores, kept = iter([3.0, 2.0, 2.5, float("nan")]), iter(range(9)), list[int]()
+    monkeypatch.setattr(exam, "bleu", lambda *_: float(next(scores)))
+    monkeypatch.setattr(exam.Exam, "loss", lambda *_: next(losses))
+    monkeypatch.setattr(checkpoint, "save_model", lambda *_: kept.append(len(kept)))
+    outcome = run(toy, tmp_path / "run", replace(toy.settings, patience=2, epochs=9, stop_on="loss"))
+    assert outcome.finished
+    assert outcome.best == 2.0
+    assert [line["dev_loss"] for line in outcome.history][:3] == [3.0, 2.0, 2.5]
+    assert len(outcome.history) == 4
+    assert kept == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("epochs", 0), ("rate", 0.0), ("smoothing", 1.0), ("precision", "float8"), ("tokenize", "moses")],
+    [
+        ("epochs", 0),
+        ("rate", 0.0),
+        ("rate", float("nan")),
+        ("smoothing", 1.0),
+        ("precision", "float8"),
+        ("tokenize", "moses"),
+        ("accumulate", 0),
+        ("clip", -1.0),
+        ("stop_on", "ter"),
+    ],
 )
 def test_settings_that_cannot_be(name: str, value: object) -> None:
     with pytest.raises(RegardError, match=f"{name}: found"):
@@ -286,13 +165,6 @@ def test_settings_that_cannot_be(name: str, value: object) -> None:
 def test_sizes_that_cannot_be(model: str, sizes: dict[str, int], said: str) -> None:
     with pytest.raises(RegardError, match=said):
         Settings(model=model, sizes=sizes)
-
-
-def test_the_rate_climbs_and_falls_to_nothing() -> None:
-    rates = [learner._rate(u, 10, u / 100) for u in range(101)]
-    assert rates.index(max(rates)) == 9
-    assert rates[-1] == 0.0
-    assert learner._rate(0, 0, 0.0) == 1.0
 
 
 @pytest.mark.slow

@@ -6,14 +6,18 @@ import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from regard.errors import RegardError
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.batches import Batch
+from regard.translate.training.broken import NotFinite, bad_parameter, find
+from regard.translate.training.device import moved
 from regard.translate.training.loss import loss
+from regard.translate.training.optimisers import optimiser
 from regard.translate.training.settings import Settings
 
 __all__ = ["Learner", "Step"]
@@ -32,10 +36,13 @@ class Step:
 class Learner:
     """A model, the running average of its weights, and the optimiser that moves it."""
 
-    def __init__(self, model: EncoderDecoder[Any, Any], settings: Settings) -> None:
-        self.model, self.settings = model, settings
-        self.average = deepcopy(model).eval().requires_grad_(False)
-        self.optimiser = torch.optim.Adam(model.parameters(), lr=settings.rate, fused=True)
+    def __init__(self, model: EncoderDecoder[Any, Any], settings: Settings, device: torch.device | str = "cpu") -> None:
+        self.settings, self.device = settings, torch.device(device)
+        self.model: EncoderDecoder[Any, Any] = model.to(self.device)
+        self.average = deepcopy(self.model).eval().requires_grad_(False)
+        rule, numbers = optimiser(settings.optimiser, settings.optimiser_numbers)
+        self.optimiser = rule.make(self.model.parameters(), settings.peak, numbers)
+        self.course = settings.course
 
     def update(self, batches: Sequence[Batch], number: int, epochs: float) -> Step:
         """Update ``number``, counted from 1, by the mean loss over all target pieces of ``batches``.
@@ -44,49 +51,69 @@ class Learner:
             epochs: epochs done, the part of the one under way included.
 
         Raises:
-            RegardError: the gradient is not finite; the weights are as they were.
+            NotFinite: the loss or the gradient is not; weights and random numbers are as they were.
         """
         settings = self.settings
-        rate = settings.rate * _rate(number - 1, settings.warmup, epochs / settings.epochs)
+        rate = settings.peak * self.course(number, epochs, settings.epochs)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
+        before = self._random()
         counts = [int(batch.target_lengths.sum()) for batch in batches]
         pieces, summed = sum(counts), 0.0
         for batch, count in zip(batches, counts, strict=True):
-            with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
-                value = loss(self.model, batch, settings.smoothing)
+            value = self._loss(batch)
             (value * (count / pieces)).backward()
             summed += float(value.detach()) * count
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip))
-        if not math.isfinite(norm):
-            raise RegardError(
-                f"rate: the gradient is {norm} at update {number}; "
-                f"lower it (found {settings.rate}), and begin again in another --out"
-            )
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf))
+        if not (math.isfinite(norm) and math.isfinite(summed)):
+            self._set_random(before)
+            broken = find(self.model, [partial(self._loss, batch) for batch in batches])
+            self._set_random(before)
+            raise broken
         self.optimiser.step()
         keep = min(settings.ema, (1 + number) / (10 + number)) if settings.ema else 0.0
         torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1.0 - keep)
         return Step(summed, pieces, norm, rate)
 
+    def check(self) -> None:
+        """Raises where a weight is not finite: what is saved must be fit to go on from."""
+        found = bad_parameter(self.model) or bad_parameter(self.average)
+        if found is not None:
+            raise NotFinite(found, None)
+
     def state(self) -> dict[str, Any]:
         """All of it, and the state of the random numbers, for :meth:`restore`."""
-        return {
-            "model": self.model.state_dict(),
-            "average": self.average.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "random": torch.get_rng_state(),
-        }
+        found: dict[str, Any] = moved(
+            {
+                "model": dict(self.model.state_dict()),
+                "average": dict(self.average.state_dict()),
+                "optimiser": self.optimiser.state_dict(),
+                "random": self._random(),
+            },
+            "cpu",
+        )
+        return found
 
     def restore(self, state: dict[str, Any]) -> None:
         """Goes back to where :meth:`state` was taken."""
         self.model.load_state_dict(state["model"])
         self.average.load_state_dict(state["average"])
         self.optimiser.load_state_dict(state["optimiser"])
-        torch.set_rng_state(state["random"])
+        self._set_random(state["random"])
 
+    def _loss(self, batch: Batch) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+            return loss(self.model, moved(batch, self.device), self.settings.smoothing)
 
-def _rate(updates: int, warmup: int, done: float) -> float:
-    """The share of the full learning rate: a straight climb, times half a cosine over the share ``done`` of the run."""
-    climb = min(1.0, (updates + 1) / warmup) if warmup else 1.0
-    return climb * 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+    def _random(self) -> dict[str, Tensor]:
+        """The state of the random numbers, of the processor and of the GPU where there is one."""
+        found = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            found["cuda"] = torch.cuda.get_rng_state(self.device)
+        return found
+
+    def _set_random(self, state: dict[str, Tensor]) -> None:
+        torch.set_rng_state(state["cpu"])
+        if self.device.type == "cuda" and "cuda" in state:
+            torch.cuda.set_rng_state(state["cuda"], self.device)

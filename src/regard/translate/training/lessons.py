@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from regard.errors import RegardError
 from regard.translate.text.batches import Batch, collate, plan
-from regard.translate.text.corpus import Corpus
+from regard.translate.text.corpus import Corpus, read_lines
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.settings import Settings
 
@@ -43,7 +44,15 @@ class Lessons:
         RegardError: no pair is short enough.
     """
 
-    def __init__(self, corpus: Corpus, source: Vocabulary, target: Vocabulary, settings: Settings) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        source: Vocabulary,
+        target: Vocabulary,
+        settings: Settings,
+        files: tuple[Path, Path] | None = None,
+    ) -> None:
+        self.files = files
         self.settings, self.vocabularies, self.empty = settings, (source, target), corpus.empty
         left, right = source.encode(corpus.source), target.encode(corpus.target)
         longest = settings.max_length
@@ -68,6 +77,19 @@ class Lessons:
         lengths = [(len(a), len(b)) for a, b in zip(source, target, strict=True)]
         order = plan(lengths, tokens=self.settings.batch_tokens, seed=self.settings.seed, epoch=number)
         return Epoch(source, target, order)
+
+    def where(self, batches: Sequence[Sequence[int]]) -> str:
+        """On which lines of the files the pairs of these batches stand, in words."""
+        if self.files is None or not batches:
+            return ""
+        lines: dict[tuple[str, str], int] = {}
+        for number, pair in enumerate(zip(*(read_lines(file) for file in self.files), strict=True), 1):
+            lines.setdefault(pair, number)  # of pairs that are the same, the first
+        members = [n for batch in batches for n in batch]
+        numbers = sorted({lines[pair] for n in members if (pair := (self.lines[0][n], self.lines[1][n])) in lines})
+        shown = ", ".join(f"{number}" for number in numbers[:10])
+        rest = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
+        return f", by the pairs on lines {shown}{rest} of {self.files[0].name}"
 
     def _pieces(self, epoch: int) -> tuple[Ids, Ids]:
         settings = self.settings

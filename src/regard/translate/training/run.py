@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,18 @@ from regard.translate.models import architecture
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.corpus import Corpus, read_parallel
 from regard.translate.text.vocabulary import Vocabulary
+from regard.translate.training.broken import NotFinite
 from regard.translate.training.claim import check_sizes, claim, same_run
-from regard.translate.training.exam import Exam
+from regard.translate.training.closing import close
+from regard.translate.training.curves import check_plot, draw
+from regard.translate.training.device import device_of
+from regard.translate.training.events import Events, Nowhere, TensorBoard, check_events
+from regard.translate.training.exam import Exam, best_of
 from regard.translate.training.learner import Learner
 from regard.translate.training.lessons import Lessons
 from regard.translate.training.loss import loss
 from regard.translate.training.position import Outcome, Position
-from regard.translate.training.progress import Report, Silent
+from regard.translate.training.progress import Pace, Report, Silent, Standing
 from regard.translate.training.settings import Settings
 
 __all__ = ["Outcome", "loss", "train"]
@@ -38,19 +44,25 @@ def train(
     start: Path | None = None,
     minutes: float | None = None,
     threads: int | None = None,
+    device: str = "cpu",
     save_every: float = 120.0,
+    events: Path | None = None,
+    plot: Path | None = None,
     report: Report | None = None,
 ) -> Outcome:
-    """Trains on ``source`` and ``target``, keeps in ``out`` the weights with the best BLEU on the dev text (greedy).
+    """Trains on ``source`` and ``target``, keeps in ``out`` the weights that do best on the dev text, by
+    ``settings.stop_on``: BLEU of greedy translations, or the loss.
 
     Where ``out`` holds a run of the same text and settings, that run goes on from its last save; with one thread and
     float32 it ends with the very weights it would have had. A first SIGINT or SIGTERM saves and stops; so does the
     limit of ``minutes``. ``save_every`` is in seconds. ``start`` is the directory of a model whose weights and
-    vocabularies the run begins with; its sizes must be those of ``settings``.
+    vocabularies the run begins with; its sizes must be those of ``settings``. ``device`` is cpu, cuda, or auto: a GPU
+    where there is one. ``events`` is a directory for TensorBoard, ``plot`` a picture (svg, png, pdf) of the entropy of
+    every look at the source, drawn anew at the end of each epoch.
 
     Raises:
         RegardError: bad text or settings, ``out`` holds another run (says what differs), is in use, or cannot be
-            written.
+            written; a number was not finite (says which tensor has it, in which update and on which lines).
     """
     settings = settings or Settings()
     report = report or Silent()
@@ -58,10 +70,15 @@ def train(
         if threads < 1:
             raise RegardError(f"threads: found {threads}, wanted a whole number of at least 1")
         torch.set_num_threads(threads)
+    where = device_of(device, settings.precision)
+    if events is not None:
+        check_events()
+    if plot is not None:
+        check_plot(plot)
     corpus = read_parallel(source, target)
     dev = read_parallel(dev_source, dev_target)
     with claim(out):
-        run = Run(corpus, dev, out, settings, start, report)
+        run = Run(corpus, dev, out, settings, start, report, where, (source, target), events, plot)
         deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
         with stop_signals() as stop:
             return run.go(deadline, stop, save_every)
@@ -71,7 +88,17 @@ class Run:
     """One run in its directory: where it is, what it learns from, what learns, what it is tested on."""
 
     def __init__(
-        self, corpus: Corpus, dev: Corpus, out: Path, settings: Settings, start: Path | None, report: Report
+        self,
+        corpus: Corpus,
+        dev: Corpus,
+        out: Path,
+        settings: Settings,
+        start: Path | None,
+        report: Report,
+        device: torch.device,
+        files: tuple[Path, Path],
+        events: Path | None,
+        plot: Path | None,
     ) -> None:
         self.settings, self.out, self.report = settings, out, report
         begun = None if start is None else checkpoint.digest(start)
@@ -87,7 +114,7 @@ class Run:
             target = Vocabulary.train(corpus.target, settings.target_pieces, "target_pieces")
         else:
             source, target = Vocabulary.load(out / "source.model"), Vocabulary.load(out / "target.model")
-        self.lessons = Lessons(corpus, source, target, settings)
+        self.lessons = Lessons(corpus, source, target, settings, files)
         report.say(self.lessons.said)
         config = settings.config(len(source), len(target))
         if state is None:  # everything given has proved fit: from here on the directory is this run's
@@ -98,87 +125,122 @@ class Run:
         model = architecture(settings.model).model(config)
         if first is not None:
             model.load_state_dict(first.state_dict())
-        self.learner = Learner(model, settings)
+        self.learner = Learner(model, settings, device)
         self.exam = Exam(dev, source, target, settings)
         self.at = Position()
+        self.told: Path | None = events
+        self.events: Events = Nowhere()
+        self.plot, self._last, self._safe, self._met = plot, time.monotonic(), 0, list[list[int]]()
         if state is not None:
             self.learner.restore(state)
             self.at = Position(**state["position"])
+            self._safe = self.at.updates
 
     def go(self, deadline: float | None, stop: list[int], save_every: float) -> Outcome:
-        """From where it is to its end, or to a pause."""
+        """From where it is to its end, or to a pause.
+
+        Raises:
+            RegardError: a number was not finite; says which, and what the directory holds.
+        """
         at = self.at
         if at.finished:
-            self.report.say(f"finished already: {at.updates:,} updates, best dev BLEU {at.best or 0:.2f}")
+            self.report.say(f"finished already: {at.updates:,} updates, best {best_of(self.settings, at.best)}")
             return self._outcome()
         if at.updates:
             self.report.say(f"goes on at update {at.updates:,} (epoch {at.epoch + 1}, batch {at.batch})")
         else:
             self.report.say(f"{self.learner.model.config.parameters:,} parameters")
             self._save()
-        last = time.monotonic()
+        if self.told is not None:
+            self.events = TensorBoard(self.told, at.updates)
+        try:
+            return self._until(deadline, stop, save_every)
+        except NotFinite as found:
+            raise self._broken(found) from None
+        finally:
+            self.events.close()
+
+    def _until(self, deadline: float | None, stop: list[int], save_every: float) -> Outcome:
+        at, settings = self.at, self.settings
+        self._last = saved = time.monotonic()
+        pace: Pace | None = None
         while not at.finished:
             epoch = self.lessons.epoch(at.epoch)
             self.learner.model.train()
             said, began = 0, time.monotonic()
             while at.batch < len(epoch):
-                step = self.learner.update(epoch.batches(at.batch, 1), at.updates + 1, at.epoch + at.batch / len(epoch))
+                batches = epoch.batches(at.batch, settings.accumulate)
+                self._met = epoch.order[at.batch : at.batch + len(batches)]
+                step = self.learner.update(batches, at.updates + 1, at.epoch + at.batch / len(epoch))
                 at.updates += 1
-                at.batch += 1
+                at.batch += len(batches)
                 at.summed += step.summed
                 at.pieces += step.pieces
                 said += step.pieces
                 now = time.monotonic()
-                self.report.step(at.epoch + 1, at.batch, len(epoch), at.loss, said / max(now - began, 1e-9))
+                speed = said / max(now - began, 1e-9)
+                standing = Standing(at.epoch + 1, settings.epochs, at.batch, len(epoch), at.loss, speed)
+                pace = pace or Pace(standing.share, now)
+                self.report.step(replace(standing, left=pace.left(standing.share, now)))
+                self.events.update(at.updates, step, speed)
                 if stop or (deadline is not None and now >= deadline):
-                    at.seconds += now - last
                     return self._pause("interrupted" if stop else "time is up")
-                if now - last >= save_every:
-                    at.seconds += now - last
-                    last = now
+                if now - saved >= save_every:
+                    saved = now
                     self._save()
-            at.seconds += time.monotonic() - last
-            last = time.monotonic()
-            self._close_epoch()
-            at.seconds += time.monotonic() - last
-            last = time.monotonic()
+            self._tick()
+            close(at, self.learner, self.exam, settings, self.out, self.report.say)
             self._save()
+            self.events.epoch(at.history[-1])
+            self._draw()
         return self._outcome()
 
-    def _close_epoch(self) -> None:
-        at, settings = self.at, self.settings
-        score, mean = self.exam.bleu(self.learner.average), at.loss
-        at.turn()
-        at.history.append(
-            {
-                "epoch": at.epoch,
-                "updates": at.updates,
-                "loss": mean,
-                "bleu": score,
-                "seconds": round(at.seconds, 1),
-            }
-        )
-        better = at.best is None or score > at.best
-        if better:
-            at.best, at.stale = score, 0
-            checkpoint.save_model(self.out, self.learner.average.state_dict())  # before the state that claims it
-        else:
-            at.stale += 1
-        self.report.say(
-            f"epoch {at.epoch}/{settings.epochs}  updates {at.updates:,}  loss {mean:.3f}  dev BLEU {score:.2f}"
-            f"{' (best)' if better else ''}  {at.seconds / 60:.1f} min"
-        )
-        at.finished = at.epoch >= settings.epochs or (0 < settings.patience <= at.stale)
+    def _tick(self) -> None:
+        """Counts the seconds since it was last called."""
+        now = time.monotonic()
+        self.at.seconds += now - self._last
+        self._last = now
 
     def _pause(self, why: str) -> Outcome:
         if self.at.best is None:  # no epoch is done: keep what there is, so that the directory can translate
-            checkpoint.save_model(self.out, self.learner.average.state_dict())
+            self._keep()
         self._save()
         self.report.say(f"{why}: saved at update {self.at.updates:,}; the same command goes on from here")
         return self._outcome()
 
+    def _keep(self) -> None:
+        self.learner.check()
+        checkpoint.save_model(self.out, self.learner.average.state_dict())
+
     def _save(self) -> None:
+        """What was learnt and told so far is on the disk; never a weight that is not finite."""
+        self.learner.check()
+        self._tick()
+        self.events.flush()  # first: of a step that is told and not saved, the next run says that it never was
         checkpoint.save_state(self.out, {**self.learner.state(), "position": dict(vars(self.at))})
+        self._safe = self.at.updates
+
+    def _draw(self) -> None:
+        history = [line["entropy"] for line in self.at.history]
+        if self.plot is not None and history[-1]:
+            draw(self.plot, history)
+
+    def _broken(self, found: NotFinite) -> RegardError:
+        """The error for it; what was learnt before is saved, where that itself is sound."""
+        try:
+            if self.at.best is None:
+                self._keep()
+            self._save()
+        except NotFinite:  # the weights themselves: what was saved last stands
+            pass
+        start = f"--from {self.out} and " if (self.out / "model.safetensors").exists() else ""
+        return RegardError(
+            f"rate: update {self.at.updates + 1} met a number that is not finite, first in {found.what}"
+            f"{self.lessons.where(self._met if found.batch is None else self._met[found.batch : found.batch + 1])}; "
+            f"that update was not made, {self.out} holds update {self._safe}: lower --rate (found "
+            f"{self.settings.peak:g}) or --clip (found {self.settings.clip:g}), or look at those lines, and begin "
+            f"with {start}another --out"
+        )
 
     def _outcome(self) -> Outcome:
         return Outcome(self.at.finished, self.at.updates, self.at.best, list(self.at.history))
