@@ -230,6 +230,31 @@ def test_an_additive_score_is_no_larger_than_the_sum_of_its_energies() -> None:
     assert part(randn(30, 11), randn(70, 13)).abs().max() <= part.energy.abs().sum() + 1e-12
 
 
+@pytest.mark.parametrize("engine", ["reference", "tiled"])
+def test_an_additive_score_with_a_bias_has_it_beside_the_query(engine: str) -> None:
+    """vᵀ tanh(W q + b + U k): as a query with a column of ones more, value and gradients, on a kernel's path too."""
+    part, wider = score.Additive(11, 13, width=5, bias=True).double(), score.Additive(12, 13, width=5).double()
+    assert (part.query.bias == 0).all()
+    assert "query.bias" not in wider.state_dict()
+    with torch.no_grad():
+        for parameter in part.parameters():
+            parameter.normal_()
+        wider.query.weight.copy_(torch.cat([part.query.weight, part.query.bias[:, None]], 1))
+        wider.key.weight.copy_(part.key.weight)
+        wider.energy.copy_(part.energy)
+    q, k, v = randn(1, 2, 3, 11), randn(1, 2, 7, 13), randn(1, 2, 7, 17)
+    ones = torch.cat([q, torch.ones(1, 2, 3, 1, dtype=F64)], -1)
+    output, wanted = (regard.attend(x, k, v, score=s, engine=engine) for x, s in ((q, part), (ones, wider)))
+    close(output, wanted)
+    for found in (output, wanted):
+        found.square().sum().backward()
+    assert wider.query.weight.grad is not None
+    assert part.query.bias.grad is not None
+    assert part.query.weight.grad is not None
+    close(part.query.bias.grad, wider.query.weight.grad[:, -1])
+    close(part.query.weight.grad, wider.query.weight.grad[:, :-1])
+
+
 def test_an_untrained_additive_score_looks_everywhere_alike() -> None:
     part = score.Additive(512, 512, width=64)
     assert (part.energy == 0).all()

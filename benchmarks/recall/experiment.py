@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarks.harness.row import Goal
 from regard.memory.tasks import Example, Task
 
-__all__ = ["Arm", "Exam", "Experiment", "Recipe"]
+__all__ = ["Arm", "Easier", "Exam", "Experiment", "Recipe"]
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,19 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Easier:
+    """What a curriculum begins with: ``task`` is drawn from in the first ``updates`` updates."""
+
+    task: Task
+    updates: int
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A task, how it is learnt, and by whom.
 
     ``validation`` chooses the checkpoint and ends the run; ``exams`` are taken once, by the checkpoint that was chosen.
+    ``easier`` is what all arms are taught first.
     """
 
     name: str
@@ -103,6 +112,12 @@ class Experiment:
     validation: Mapping[str, Exam]
     exams: Mapping[str, Exam]
     arms: Mapping[str, Arm]
+    easier: Easier | None = None
+
+    def taught(self, step: int) -> Task:
+        """What is drawn from after so many updates."""
+        first = self.easier
+        return self.task if first is None or step >= first.updates else first.task
 
     def recipe_of(self, arm: str) -> Recipe:
         """How that arm is trained."""
@@ -120,6 +135,7 @@ class Experiment:
             validation={name: exam.smaller() for name, exam in self.validation.items()},
             exams={name: exam.smaller() for name, exam in self.exams.items()},
             arms={n: replace(a, recipe=short(a.recipe) if a.recipe else None) for n, a in self.arms.items()},
+            easier=self.easier and replace(self.easier, updates=1),
         )
 
 

@@ -80,6 +80,7 @@ class Run:
         self.at = _Position()
         self.identity = {
             "task": repr(experiment.task),
+            "easier": experiment.easier and repr(experiment.easier),
             "memory": arm,
             "says": self.arm.says,
             "seed": seed,
@@ -117,7 +118,7 @@ class Run:
     def _update(self) -> None:
         task, recipe = self.experiment.task, self.recipe
         self.arm.each(self.model, self.optimiser, self.at.step)
-        example = task.draw(recipe.batch, self.generator)
+        example = self.experiment.taught(self.at.step).draw(recipe.batch, self.generator)
         loss = self.arm.loss(self.model, task, example)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +21,23 @@ from regard.score import Score
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
+
+
+_sizes_count: ContextVar[bool] = ContextVar("sizes_count", default=True)
+
+
+@contextmanager
+def whatever_the_size() -> Iterator[None]:
+    """Inside, "auto" is the first engine that does not refuse, as while compiling: a choice that no size enters.
+
+    Two engines agree to rounding and no further. Where a sentence must give the same bits alone and among others, the
+    size of the batch must not choose between them.
+    """
+    before = _sizes_count.set(False)
+    try:
+        yield
+    finally:
+        _sizes_count.reset(before)
 
 
 @dataclass(frozen=True)
@@ -169,7 +188,8 @@ class Choice:
 def choose(c: Composition, engines: Sequence[Engine], asked: str, telemetry: bool = False) -> Choice:
     """The engine asked for by name, which runs or raises; or of those that do not refuse the one that costs least time.
 
-    While compiling lengths are not known, and the first that does not refuse is taken.
+    While compiling lengths are not known, and inside :func:`whatever_the_size` they shall not matter: the first that
+    does not refuse is taken.
     """
     if asked != "auto":
         return _named(c, engines, asked)
@@ -179,7 +199,7 @@ def choose(c: Composition, engines: Sequence[Engine], asked: str, telemetry: boo
         reason = engine.refuses(c)
         if reason:
             refused[engine.name] = reason
-        elif torch.compiler.is_compiling():
+        elif torch.compiler.is_compiling() or not _sizes_count.get():
             return Choice(engine, "the first that does not refuse", refused)
         else:
             able.append(engine)

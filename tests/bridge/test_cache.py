@@ -14,6 +14,7 @@ import transformers
 from torch import Tensor
 
 from regard.bridge.cache import cache_for
+from regard.bridge.huggingface import use
 from regard.errors import RegardError
 from regard.memory import EightBit, KVCache, PagedCache, SinkCache, SlidingCache, StaticCache
 from tests.bridge.architectures import DECODERS, make
@@ -30,6 +31,7 @@ KEEPING: dict[str, Any] = {
     "static": partial(StaticCache, capacity=41),
     "paged": partial(PagedCache, page=4),
 }
+LOCAL = partial(SlidingCache, window=WINDOW)
 WINDOWED = "mistral, window"
 BY_KIND: dict[str, Any] = {"full_attention": KVCache, "sliding_attention": partial(SlidingCache, window=WINDOW)}
 FEW = ("llama", WINDOWED, "qwen2, window in one layer", "gpt2")
@@ -114,15 +116,54 @@ def test_a_window_generates_what_the_models_own_does(way: str) -> None:
     assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("memory", [KVCache, KEEPING["paged"], BY_KIND])
-@pytest.mark.parametrize("name", [WINDOWED, "qwen2, window in one layer"])
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [("llama", "eager"), ("llama", "sdpa"), ("llama", "regard"), ("qwen3 mixture", "sdpa"), ("gpt-neox", "sdpa")],
+)
+def test_a_chunk_in_a_window_that_the_model_has_not_is_single_steps(name: str, attention: str) -> None:
+    model = ready(name)
+    use(model) if attention == "regard" else model.set_attn_implementation(attention)
+    whole = read(model, dynamic(model), [L])
+    wanted = read(model, cache_for(model, LOCAL), [1] * L)
+    for split in ([L], *SPLITS[::2]):
+        assert (read(model, cache_for(model, LOCAL), split) - wanted).abs().max() < 1e-5
+    assert (whole - wanted).abs().max() > 1e-2  # what is further back would tell
+    assert (read(model, dynamic(model), [6, 7]) - whole).abs().max() < 1e-5  # calls with other caches are left alone
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_prompt_in_such_a_window_is_read_as_its_tokens_one_by_one(way: str) -> None:
+    model, found = ready("llama"), []
+    for size in (None, 1):
+        more = WAYS[way] | ({} if size is None else {"prefill_chunk_size": size})
+        found.append(generate(model, cache_for(model, LOCAL), **more))
+    assert torch.equal(*found)
+
+
+def test_where_no_mask_can_be_given_a_chunk_is_read_with_what_is_left() -> None:
+    """Sinks, a configuration without its model, another attention: it is known before drafts are made."""
+    model = ready("llama")
+    for cache in (cache_for(model.config, LOCAL), cache_for(model, partial(SinkCache, sinks=1, window=4))):
+        assert not cache.is_croppable
+        read(model, cache, SPLITS[0])
+    cache = cache_for(model, LOCAL)
+    assert cache.is_croppable
+    model.config._attn_implementation = "flex_attention"
+    assert not cache.is_croppable
+
+
+DRAFTED = [(WINDOWED, KVCache), (WINDOWED, BY_KIND), ("qwen2, window in one layer", BY_KIND)]
+
+
+@pytest.mark.parametrize(("name", "memory"), [*DRAFTED, (WINDOWED, KEEPING["paged"]), ("llama", LOCAL)])
 def test_drafted_tokens_are_taken_back(name: str, memory: Any) -> None:
     """Assisted decoding gives what greedy decoding gives, for an assistant that is mostly wrong."""
     model, assistant = ready(name), ready("llama")
     one: dict[str, Any] = {"tokens": TOKENS[:1], "mask": MASK[:1], "do_sample": False}
     cache = cache_for(model, memory)
     found = generate(model, cache, **one, assistant_model=assistant)
-    assert torch.equal(found, generate(model, dynamic(model), **one))
+    theirs = cache_for(model, memory) if memory is LOCAL else dynamic(model)
+    assert torch.equal(found, generate(model, theirs, **one))
     assert cache.get_seq_length() == found.shape[1] - 1
 
 
@@ -231,7 +272,7 @@ def test_a_crop_that_goes_too_far_is_refused_and_changes_nothing() -> None:
         cache.crop(-3)
     assert cache.get_seq_length() == 7
     with pytest.raises(ValueError, match="cache that can be cropped"):
-        generate(model, cache_for(model, partial(SlidingCache, window=WINDOW)), TOKENS[:1], MASK[:1],
+        generate(model, cache_for(model.config, partial(SlidingCache, window=WINDOW)), TOKENS[:1], MASK[:1],
                  assistant_model=ready("llama"))  # fmt: skip
 
 

@@ -116,6 +116,20 @@ def test_tanh_sums_outside_the_range_of_their_factors() -> None:
             assert torch.allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
+def test_a_tanh_sum_is_computed_in_one_way_whatever_stands_beside_it() -> None:
+    """Bit for bit: numbers out of the range of the factors change how their own entry is computed, and no other."""
+    torch.manual_seed(0)
+    part = score.Additive(11, 11, width=7)
+    q, k, v = (torch.randn(3, 1, n, 11) for n in (5, 13, 13))
+    q[1] *= 1e3
+    with torch.no_grad():
+        together = regard.attend(q, k, v, score=part, engine="tiled")
+        for b in range(3):
+            assert torch.equal(
+                regard.attend(*(x[b : b + 1] for x in (q, k, v)), score=part, engine="tiled")[0], together[b]
+            )
+
+
 @pytest.mark.usefixtures("_small_tiles")
 def test_the_products_of_ours_equal_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = inputs()

@@ -52,3 +52,19 @@ def check_index(who: str, index: Tensor, batch: int) -> None:
         raise RegardError(
             f"{who}: index names rows {int(index.min())} to {int(index.max())}, the state has rows 0 to {batch - 1}"
         )
+
+
+def lengths(who: str, seen: tuple[int, ...], length: int | Tensor) -> tuple[int, ...]:
+    """What ``crop`` leaves of each row, checked: the first ``length`` of all, or (B,) of its own."""
+    given: list[int] = [length] * len(seen) if isinstance(length, int) else length.tolist()
+    longest = max(seen, default=0)
+    if isinstance(length, int):
+        if not 0 <= length <= longest:
+            raise RegardError(f"{who}: crop to {length}, wanted 0 to {longest}, the longest row's length")
+        return tuple(min(length, s) for s in seen)
+    if length.dtype not in (torch.int32, torch.int64) or tuple(length.shape) != (len(seen),):
+        raise RegardError(f"{who}: length is {tuple(length.shape)} of {length.dtype}, wanted integers ({len(seen)},)")
+    for b, (n, s) in enumerate(zip(given, seen, strict=True)):
+        if not 0 <= n <= s:
+            raise RegardError(f"{who}: crop of row {b} to {n}, wanted 0 to {s}, its length")
+    return tuple(given)

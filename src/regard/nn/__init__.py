@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.nn.mamba import Mamba
     from regard.nn.mixture import PenMixture
     from regard.nn.multihead import MultiHead
+    from regard.nn.stacked import StackedAttention
     from regard.nn.supporting import MemoryNetwork
     from regard.nn.talking import TalkingHeads
     from regard.nn.turing import MachineState, NeuralTuringMachine
@@ -38,6 +39,7 @@ __all__ = [
     "MultiHead",
     "NeuralTuringMachine",
     "PenMixture",
+    "StackedAttention",
     "TalkingHeads",
 ]
 
@@ -54,6 +56,7 @@ _HOMES = {
     "MultiHead": "multihead",
     "NeuralTuringMachine": "turing",
     "PenMixture": "mixture",
+    "StackedAttention": "stacked",
     "TalkingHeads": "talking",
 }
 

@@ -28,26 +28,29 @@ class Additive(_TanhSum):
     """s = vᵀ tanh(W q + U k) (Bahdanau et al. 2015, appendix A.1.2). |s| ≤ ‖v‖₁.
 
     ``query`` is W (A, Dq), ``key`` is U (A, Dk), ``energy`` is v (A). As published, W and U start at N(0, 0.001²) and
-    v at 0, so that an untrained model looks everywhere alike.
+    v at 0, so that an untrained model looks everywhere alike. With ``bias`` it is vᵀ tanh(W q + b + U k), b from 0.
 
     >>> import torch
     >>> Additive(3, 5, width=4)(torch.ones(1, 2, 3), torch.ones(1, 7, 5)).abs().max().item()
     0.0
     """
 
-    def __init__(self, query_width: int, key_width: int, width: int) -> None:
+    def __init__(self, query_width: int, key_width: int, width: int, *, bias: bool = False) -> None:
         super().__init__()
-        self.query = nn.Linear(query_width, width, bias=False)
+        self.query = nn.Linear(query_width, width, bias=bias)
         self.key = nn.Linear(key_width, width, bias=False)
         self.energy = nn.Parameter(torch.zeros(width))
         for projection in (self.query, self.key):
             nn.init.normal_(projection.weight, 0.0, 0.001)
+        if bias:
+            nn.init.zeros_(self.query.bias)
 
     def check_widths(self, query_width: int, key_width: int) -> None:
         check_projected(self, query_width, key_width, self.query.in_features, self.key.in_features)
 
     def queries(self, q: Tensor, grid: Grid | None = None) -> Tensor:
-        return F.linear(q, self.query.weight.to(q.dtype))
+        bias: Tensor | None = self.query.bias  # typed as a Tensor, and None where there is no bias
+        return F.linear(q, self.query.weight.to(q.dtype), None if bias is None else bias.to(q.dtype))
 
     def keys(self, k: Tensor, grid: Grid | None = None) -> Tensor:
         return F.linear(k, self.key.weight.to(k.dtype))

@@ -13,10 +13,13 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.translate import checkpoint
-from regard.translate.decoding.beam import beam_search
+from regard.translate.decoding.beam import Beam
+from regard.translate.decoding.decode import decode
+from regard.translate.decoding.hypothesis import Hypothesis
+from regard.translate.decoding.penalty import Penalty
+from regard.translate.decoding.sampling import Sampling
 from regard.translate.models.encoder_decoder import EncoderDecoder
-from regard.translate.text.batches import pad
-from regard.translate.text.vocabulary import BOS, PAD, Vocabulary
+from regard.translate.text.vocabulary import Vocabulary
 
 __all__ = ["Translation", "Translator"]
 
@@ -26,10 +29,11 @@ class Translation:
     """One sentence translated.
 
     ``source`` holds S pieces and ``target`` T pieces, both closed by ``</s>`` (a target cut at its length limit is
-    not). ``weights`` (T, S) is the soft alignment: row i is where the decoder looked before it said piece i, and sums
-    to 1; of a model with several looks a step, the mean over its layers and heads. ``on_padding`` is the largest weight
-    that fell behind the sentence's own end, where a batch is padded; it is 0, or the mask is broken. An empty
-    sentence has no pieces, and weights (0, 0).
+    not). ``score`` is what the search ranked it by. ``weights`` (T, S) is the soft alignment: row i is where the
+    decoder looked before it said piece i, and sums to 1; of a model with several looks a step, the mean over its layers
+    and heads; (0, 0) where looks were not asked for. ``on_padding`` is the largest weight that fell behind the
+    sentence's own end, where it is padded; it is 0, or the mask is broken. An empty sentence has no pieces, and weights
+    (0, 0).
     """
 
     source: tuple[str, ...]
@@ -38,6 +42,9 @@ class Translation:
     score: float
     weights: Tensor
     on_padding: float = 0.0
+
+
+_EMPTY = Translation((), (), "", 0.0, torch.zeros(0, 0))
 
 
 class Translator:
@@ -64,49 +71,71 @@ class Translator:
     def translate(
         self, lines: Sequence[str], *, beam: int = 5, normalise: float = 1.0, padding: int = 0
     ) -> list[Translation]:
-        """Translates ``lines`` in one batch, with the soft alignment of each.
+        """Translates ``lines``, with the soft alignment of each; a line's bits are the same whatever is beside it.
 
-        ``padding`` puts that many more places behind the longest sentence, for those who want to see that nobody looks.
+        ``padding`` puts that many places behind each sentence, for those who want to see that nobody looks.
+
+        Raises:
+            RegardError: the model does not look at the source.
         """
-        full = [n for n, line in enumerate(lines) if line.strip()]
-        found = [Translation((), (), "", 0.0, torch.zeros(0, 0)) for _ in lines]
-        if not full:
-            return found
-        ids = self.source.encode([lines[n] for n in full])
-        source, lengths = pad(ids)
-        source = torch.nn.functional.pad(source, (0, padding), value=PAD)
-        best = beam_search(self.model, source, lengths, width=beam, normalise=normalise, unknown=False)
-        said, _ = pad([(BOS, *hypothesis.ids[:-1]) for hypothesis in best])
-        with torch.no_grad():
-            looked = self.model.align(source, lengths, said).mean((1, 2))  # (B, T, S)
-        for row, (n, hypothesis) in enumerate(zip(full, best, strict=True)):
-            found[n] = Translation(
-                source=tuple(self.source.pieces(ids[row])),
-                target=tuple(self.target.pieces(hypothesis.ids)),
-                text=self.target.decode(hypothesis.ids),
-                score=hypothesis.score,
-                weights=looked[row, : len(hypothesis.ids), : len(ids[row])].float(),
-                on_padding=float(looked[row, : len(hypothesis.ids), len(ids[row]) :].abs().sum(-1).max()),
-            )
-        return found
+        how = Beam(beam, penalty=Penalty(normalise))
+        return [found[0] for found in self.several(lines, how, looking=True, padding=padding)]
 
     def texts(self, lines: Iterable[str], *, beam: int = 5, normalise: float = 1.0, batch: int = 64) -> Iterator[str]:
-        """The translation of each line, in order, ``batch`` lines at a time; an empty line gives an empty one."""
+        """The translation of each line, in order, read ``batch`` lines at a time; an empty line gives an empty one."""
         if batch < 1:
             raise RegardError(f"batch: found {batch}, wanted a whole number of at least 1")
-        stream = iter(lines)
+        how, stream = Beam(beam, penalty=Penalty(normalise)), iter(lines)
         while chunk := list(islice(stream, batch)):
-            yield from self._texts(chunk, beam, normalise)
+            yield from (found[0].text for found in self.several(chunk, how))
 
-    def _texts(self, lines: list[str], beam: int, normalise: float) -> list[str]:
+    def several(
+        self,
+        lines: Sequence[str],
+        how: Beam | Sampling,
+        *,
+        prefixes: Sequence[str] | None = None,
+        numbers: Sequence[int] | None = None,
+        looking: bool = False,
+        padding: int = 0,
+    ) -> list[list[Translation]]:
+        """The best translations of each line, best first; an empty line has one, which is empty.
+
+        Args:
+            how: a :class:`~regard.translate.decoding.beam.Beam` or a
+                :class:`~regard.translate.decoding.sampling.Sampling`.
+            prefixes: what each translation must begin with, for each line.
+            numbers: of each line, what chance is drawn by; its place where left out.
+            looking: keeps the soft alignment.
+            padding: places put behind each sentence.
+
+        Raises:
+            RegardError: looks are wanted of a model that has none.
+        """
         full = [n for n, line in enumerate(lines) if line.strip()]
-        out = [""] * len(lines)
         ids = self.source.encode([lines[n] for n in full])
-        order = sorted(range(len(full)), key=lambda k: len(ids[k]))
-        for start in range(0, len(order), 32):  # sentences of like length together
-            group = order[start : start + 32]
-            source, lengths = pad([ids[k] for k in group])
-            best = beam_search(self.model, source, lengths, width=beam, normalise=normalise, unknown=False)
-            for k, hypothesis in zip(group, best, strict=True):
-                out[full[k]] = self.target.decode(hypothesis.ids)
+        given = None if prefixes is None else [each[:-1] for each in self.target.encode([prefixes[n] for n in full])]
+        out = [[_EMPTY] for _ in lines]
+        found = decode(
+            self.model,
+            ids,
+            how,
+            prefixes=given,
+            numbers=full if numbers is None else [numbers[n] for n in full],
+            looking=looking,
+            padding=padding,
+        )
+        for n, source, hypotheses in zip(full, ids, found, strict=True):
+            out[n] = [self._translation(source, hypothesis) for hypothesis in hypotheses]
         return out
+
+    def _translation(self, source: Sequence[int], hypothesis: Hypothesis) -> Translation:
+        looks, S = hypothesis.looks, len(source)
+        return Translation(
+            source=tuple(self.source.pieces(source)),
+            target=tuple(self.target.pieces(hypothesis.ids)),
+            text=self.target.decode(hypothesis.ids),
+            score=hypothesis.score,
+            weights=_EMPTY.weights if looks is None else looks[:, :S],
+            on_padding=0.0 if looks is None else float(looks[:, S:].abs().sum(-1).max()),
+        )

@@ -127,6 +127,36 @@ def test_the_newest_stay() -> None:
         every.recall(every.write(every.reset(B, dtype=torch.float64), k, v), u)
 
 
+@pytest.mark.parametrize("slots", [None, S + 1])
+def test_a_crop_is_as_if_no_more_had_been_written(slots: int | None) -> None:
+    memory = EpisodicMemory(width=D, hops=K, slots=slots, times=table())
+    k, v, u = full(B, K, S, D), full(B, K, S, D), full(B, L, D)
+    valid = torch.tensor([[True] * S, [False, True, True] + [False] * (S - 3), [True, False] * (S // 2) + [True]])
+    state = memory.write(memory.reset(B, dtype=torch.float64), k, v, valid=valid)  # rows of 7, 2 and 4
+    for length in (torch.tensor([5, 0, 3]), torch.tensor([7, 2, 4]), 3, 0):
+        kept = length.tolist() if isinstance(length, Tensor) else [min(n, length) for n in (7, 2, 4)]
+        first = valid & (valid.cumsum(1) <= torch.tensor(kept)[:, None])
+        wanted = memory.write(memory.reset(B, dtype=torch.float64), k, v, valid=first)
+        found = memory.crop(state, length)
+        assert found.lengths.tolist() == kept
+        assert found.keys.shape[2] == max(kept)
+        more = k[:, :, :3], v[:, :, :3]
+        for one, other in ((found, wanted), (memory.write(found, *more), memory.write(wanted, *more))):
+            same = memory.recall(one, u).query
+            torch.testing.assert_close(same, memory.recall(other, u).query, atol=1e-12, rtol=0)
+    assert memory.crop(memory.reset(0, dtype=torch.float64), 0).lengths.tolist() == []
+
+
+def test_a_full_row_gives_nothing_back() -> None:
+    memory = EpisodicMemory(width=D, hops=K, slots=3)
+    state = memory.write(memory.reset(B), torch.ones(B, K, 5, D), torch.ones(B, K, 5, D))
+    with pytest.raises(RegardError, match=r"crop of row 0 to 2 may need facts that were let go: it holds 3"):
+        memory.crop(state, 2)
+    assert memory.crop(state, 3).lengths.tolist() == [3, 3, 3]
+    with pytest.raises(RegardError, match="crop to 4, wanted 0 to 3"):
+        memory.crop(state, 4)
+
+
 def test_without_time_facts_have_no_order_and_with_it_they_have() -> None:
     k, v, u = full(B, K, S, D), full(B, K, S, D), full(B, L, D)
     at = torch.randperm(S)

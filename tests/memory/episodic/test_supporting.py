@@ -117,6 +117,20 @@ def test_what_is_found_is_hard() -> None:
     assert to_features.abs().sum() == F
 
 
+def test_a_crop_is_as_if_no_more_had_been_written() -> None:
+    one, features, question = memory(), full(B, S, F), full(B, F)
+    valid = torch.tensor([[1] * 7, [0, 1, 1, 0, 0, 1, 1], [1, 1, 1, 0, 0, 0, 0]]).bool()
+    state = one.write(one.reset(B, dtype=torch.float64), features, valid=valid)
+    for kept in ([5, 1, 0], [7, 4, 3]):
+        found = one.crop(state, torch.tensor(kept))
+        first = valid & (valid.cumsum(1) <= torch.tensor(kept)[:, None])
+        wanted = one.write(one.reset(B, dtype=torch.float64), features, valid=first)
+        assert torch.equal(one.chain(found, question), one.chain(wanted, question))
+        assert found.features.shape[1] == max(kept)
+    with pytest.raises(RegardError, match="crop of row 2 to 4, wanted 0 to 3"):
+        one.crop(state, torch.tensor([1, 1, 4]))
+
+
 def test_rows_without_facts_and_rows_reordered() -> None:
     one = memory()
     valid = torch.tensor([[False] * S, [True] * S])

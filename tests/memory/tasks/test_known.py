@@ -19,6 +19,7 @@ from regard.memory.tasks import (
     MultiQueryRecall,
     Needle,
     PrioritySort,
+    Regions,
     RepeatCopy,
     SelectiveCopy,
     Symbols,
@@ -88,6 +89,17 @@ def test_graph_by_hand() -> None:
     assert found[0].tolist() == [0, 0, 0, 0, 1]
 
 
+def test_regions_by_hand() -> None:
+    """Colours a, b, c; shapes round, square. a is round with b's flag, c is square with a's, b is square with c's."""
+    seen = ["1 0 0  1 0  0 1 0  0 0", "0 0 1  0 1  1 0 0  0 0", "0 1 0  0 1  0 0 1  0 0"]
+    for question, named, asked, shape in (("1 0 0", 0, 2, 1), ("0 0 1", 1, 0, 0), ("0 1 0", 2, 1, 1)):
+        for follow, at, answer in ((1, asked, shape), (0, named, int(named > 0))):
+            inputs = rows(*seen, f"{question}  0 0  0 0 0  1 {follow}")
+            task = Regions(regions=(3, 3), colours=3, shapes=2)
+            assert task.oracle(inputs)[0].tolist() == [0, 0, 0, answer]
+            assert task.chain(inputs).tolist() == [[named, at]]
+
+
 @pytest.mark.parametrize("name", list(TASKS))
 def test_the_question_does_not_hold_the_answer(name: str) -> None:
     """From the first question on, an input never shows what is asked: no bits, no value, no node but the start."""
@@ -101,6 +113,8 @@ def test_the_question_does_not_hold_the_answer(name: str) -> None:
         assert float(late[:, 1:, :N].abs().sum()) == 0
         start = late[:, 0, :N].argmax(-1)
         assert not bool((start == example.targets[:, first]).any())
+    elif isinstance(task, Regions):
+        assert float(late[..., task.colours : -2].abs().sum()) == 0
     elif isinstance(task.inputs, Symbols):
         assert not set(late.unique().tolist()) & set(example.targets[example.asked].tolist())
     else:
@@ -187,6 +201,36 @@ def test_priorities_differ_and_fill_their_range() -> None:
     assert abs(float(priority.mean())) < 4.5 / math.sqrt(3 * 4000)
 
 
+def test_a_flag_points_at_any_other_region_alike() -> None:
+    """No two of a colour, no flag of one's own colour; asked for is any region but the named one, anywhere alike."""
+    task = Regions(regions=(5, 5), colours=7, shapes=3)
+    example = task.draw(3000, generator())
+    regions = example.inputs[:, :-1]
+    colour, flag = regions[..., :7].argmax(-1), regions[..., 10:17].argmax(-1)
+    assert bool((colour.sort(-1).values.diff(dim=-1) > 0).all())
+    assert not bool((colour == flag).any())
+    assert bool((flag.unsqueeze(-1) == colour.unsqueeze(-2)).any(-1).all()), "a flag of a colour that is not there"
+    named, asked = task.chain(example.inputs).unbind(-1)
+    for place in range(5):
+        assert near(float((named == place).float().mean()), 1 / 5, 3000)
+        assert near(float((asked == place).float().mean()), 1 / 5, 3000)
+    for step in range(1, 5):
+        assert near(float(((named + step) % 5 == asked).float().mean()), 1 / 4, 3000)
+    shape = regions[torch.arange(3000), named, 7:10].argmax(-1)
+    assert near(float((shape == example.targets[:, -1]).float().mean()), 1 / 3, 3000), (
+        "the named object's tells nothing"
+    )
+
+
+def test_a_share_of_the_questions_follows_a_flag() -> None:
+    for share in (0.0, 0.3, 1.0):
+        task = Regions(chained=share)
+        inputs = task.draw(2000, generator()).inputs
+        assert abs(float(inputs[:, -1, -1].mean()) - share) <= 4.5 * math.sqrt(share * (1 - share) / 2000)
+        named, asked = task.chain(inputs).unbind(-1)
+        assert torch.equal(named != asked, inputs[:, -1, -1] == 1)
+
+
 def test_a_graph_walks_its_own_edges() -> None:
     """Each node has its degree of edges, of different labels, none to itself; every question's edge is there."""
     task = GraphTraversal(nodes=(5, 5), degree=3, labels=4, steps=(6, 6))
@@ -229,6 +273,10 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: SelectiveCopy(places=(3, 48)), r"SelectiveCopy: places is \(3, 48\)"),
     (lambda: Needle(depths=(0.5, 1.5)), r"Needle: depths is \(0.5, 1.5\)"),
     (lambda: Needle(decoys=16), "Needle: keys is 16, wanted a whole number of at least 17"),
+    (lambda: Regions(regions=(2, 7)), "Regions: colours is 6 with up to 7 regions"),
+    (lambda: Regions(regions=(1, 4)), r"Regions: regions is \(1, 4\)"),
+    (lambda: Regions(shapes=1), "Regions: shapes is 1"),
+    (lambda: Regions(chained=1.5), "Regions: chained is 1.5, wanted a share"),
     (lambda: GraphTraversal(degree=5, labels=4), "GraphTraversal: degree is 5 with 4 labels"),
     (lambda: GraphTraversal(nodes=(1, 4)), r"GraphTraversal: nodes is \(1, 4\)"),
 ]

@@ -24,6 +24,7 @@ from regard.memory.tasks import (
     MultiQueryRecall,
     Needle,
     PrioritySort,
+    Regions,
     RepeatCopy,
     SelectiveCopy,
     Stories,
@@ -60,6 +61,9 @@ SIZES: dict[str, Strategy] = {
         values=whole(2, 5),
         chaff=whole(1, 3),
         decoys=whole(0, 3),
+    ),
+    "regions": st.builds(
+        Regions, regions=ranges(2, 5), colours=whole(5, 7), shapes=whole(2, 5), chained=st.floats(0, 1)
     ),
     "repeat": st.builds(RepeatCopy, width=whole(1, 5), lengths=ranges(1, 7), repeats=ranges(1, 13)),
     "selective": st.builds(SelectiveCopy, places=ranges(5, 13), items=ranges(1, 5), symbols=whole(2, 7)),

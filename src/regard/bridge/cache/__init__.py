@@ -37,11 +37,14 @@ def cache_for(
         attention_mask: (B, S), 1 for a token and 0 for padding in front, as it is given to ``generate``. Wanted where
             the memory has sinks and a prompt is padded: padding is no sink. Beams are counted from its rows.
 
-    A memory with a window keeps the last pairs only. Where the model has no such window itself, a chunk of L > 1 tokens
-    sees what is left when room is made for it, and a first prompt is read whole before pairs are let go; one token at a
-    time sees the window, itself in it. A memory with sinks keeps the first pairs besides, and turns their keys with
-    every step so that they stand right before the window (Xiao et al. 2023): by the model's own frequencies, which
-    are measured on it with one token, and refused where its keys do not turn by a rotary law.
+    A memory with a window keeps the last pairs only, and a token sees the window, itself in it. Where the model has no
+    such window itself, a chunk of L > 1 tokens is given a mask that says so: by a hook on the model's decoder, which
+    acts on calls with such a cache alone. Where that cannot be (sinks, whose distance is another for each token; layers
+    of several kinds; a configuration without its model; positions that are not rotary; an attention other than eager,
+    sdpa and this package's), the chunk sees what is left when room is made for it, and a first prompt is read whole
+    before pairs are let go. A memory with sinks keeps the first pairs besides, and turns their keys with every step so
+    that they stand right before the window (Xiao et al. 2023): by the model's own frequencies, which are measured on it
+    with one token, and refused where its keys do not turn by a rotary law.
 
     Raises:
         RegardError: no decoder of transformers, a layer without keys and values, a memory that keeps no pairs or has a

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
 from regard.bridge.cache import Factory
+from regard.bridge.cache.band import Band
 from regard.bridge.cache.padding import Padding, flush
 from regard.bridge.cache.turning import Turn
 from regard.errors import RegardError
@@ -51,6 +52,9 @@ class MemoryLayer(CacheLayerMixin):
         self.turn: Turn | None = None
         self.is_initialized = False
         self.record_past = False
+        #: What gives the model a mask for chunks, and whether it gave one for the chunk that comes.
+        self.band: Band | None = None
+        self.banded = False
         self.seen = 0
         self.past: list[Past] = []
 
@@ -65,7 +69,7 @@ class MemoryLayer(CacheLayerMixin):
     @property
     def is_croppable(self) -> bool:  # type: ignore[override]  # transformers' own layers do so too
         """Whether a step of many tokens gives what the steps one by one give, so that some can be taken back."""
-        return self.reach is None or self._exact
+        return self.reach is None or self._exact or (self.band is not None and self.band.read)
 
     @property
     def sinks(self) -> int:
@@ -107,7 +111,7 @@ class MemoryLayer(CacheLayerMixin):
             found = torch.cat([k, key_states], 2), torch.cat([v, value_states], 2)
         if self.record_past and self.reach is not None:
             self.past.append(Past(before, self.seen, key_states, value_states))
-        self.state, self.seen = after, self.seen + L
+        self.state, self.seen, self.banded = after, self.seen + L, False
         return found
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -117,6 +121,8 @@ class MemoryLayer(CacheLayerMixin):
         if self._exact:
             assert self.place.window is not None
             kept = min(self.seen, self.place.window - 1)
+        elif self.banded:
+            kept = min(self.seen, self.reach - 1)
         else:
             # Room is made for the chunk. The first prompt finds nothing to make it of, and is read whole.
             kept = min(self.seen, max(self.reach - query_length, self.sinks))

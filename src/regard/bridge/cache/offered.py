@@ -10,6 +10,7 @@ from transformers import Cache
 from transformers.cache_utils import get_layer_types_and_kwargs
 
 from regard.bridge.cache import Factory
+from regard.bridge.cache.band import Band
 from regard.bridge.cache.layers import MemoryLayer, Place
 from regard.bridge.cache.padding import Padding
 from regard.bridge.cache.turning import turns
@@ -24,6 +25,7 @@ class OfferedCache(Cache):
     """One memory a layer. ``layers[n].memory`` and ``layers[n].state`` are what layer n writes to."""
 
     layers: list[Any]
+    band: Band | None = None
 
     def __init__(self, layers: list[Any]) -> None:
         super().__init__(layers=layers)
@@ -51,7 +53,7 @@ def offered(model: Any, memory: Factory | Mapping[str, Factory], attention_mask:
             raise RegardError(
                 "attention_mask: found one for memories without sinks, wanted None: the model's own mask hides padding"
             )
-        return OfferedCache(layers)
+        return _banded(OfferedCache(layers), given)
     if given is None:
         raise RegardError(
             f"model: found a {type(model).__name__}, wanted the model itself: how its keys turn is measured on it"
@@ -59,6 +61,23 @@ def offered(model: Any, memory: Factory | Mapping[str, Factory], attention_mask:
     for layer, turn in zip(layers, turns(given), strict=True):
         layer.turn = turn
     return OfferedCache(layers)
+
+
+def _banded(cache: OfferedCache, model: Any) -> OfferedCache:
+    """The cache, whose chunks see what single steps see where one mask does for all layers of the model.
+
+    That is where none has a mask of its own. Rotary models alone know where tokens stand without a mask of two axes.
+    """
+    reaches = {layer.reach for layer in cache.layers}
+    if model is None or len(reaches) != 1 or None in reaches or any(layer.place.masked for layer in cache.layers):
+        return cache
+    if model.config is not model.config.get_text_config(decoder=True):
+        return cache
+    if any(name.endswith("inv_freq") for name, _ in model.named_buffers()):
+        cache.band = Band(model.base_model, reaches.pop())
+        for layer in cache.layers:
+            layer.band = cache.band
+    return cache
 
 
 def _config(model: Any) -> tuple[Any, Any]:

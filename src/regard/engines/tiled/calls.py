@@ -59,15 +59,16 @@ class Call:
         g = self.given
         B, H, G, L, S, A, _ = g.sizes
         real = np.float64 if g.q.dtype == torch.float64 else np.float32
-        kind, energy = g.kind, g.energy
-        if kind == scores.TANH:
+        energy, factored = g.energy, np.zeros(B, np.bool_)
+        if g.kind == scores.TANH:
             assert energy is not None
-            if _largest(self.q) + _largest(self.k) <= _HIGHEST:
-                kind = scores.TANH_FACTORED
+            # Of each entry of the batch by itself: it is computed in one way, whatever stands beside it.
+            factored = _largest(self.q) + _largest(self.k) <= _HIGHEST
             energy = F.pad(energy.detach(), (0, -A % 4)) if A % 4 else energy
         return scores.Scores(
             blas.address(g.q.dtype),
-            kind,
+            g.kind,
+            factored,
             self.q.data_ptr(),
             strides(self.q),
             self.k.data_ptr(),
@@ -94,13 +95,13 @@ class Call:
         return Sight(lo, hi, mb, mh, g.words.shape[1], at, array(g.words))
 
 
-def _largest(x: Tensor) -> float:
-    """max |x|."""
+def _largest(x: Tensor) -> Any:
+    """max |x| of each entry of the batch."""
     rows = x.detach().reshape(-1, x.shape[-1])
     found = np.zeros(rows.shape[0])
     if rows.numel():
         share(scores.largest, cut(rows.shape[0], rows.numel()), array(rows), found)
-    return float(found.max()) if found.size else 0.0
+    return found.reshape(x.shape[0], x.shape[1] * x.shape[2]).max(1, initial=0.0)
 
 
 def _dice(seed: int) -> np.uint32:

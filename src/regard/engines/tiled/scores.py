@@ -16,7 +16,7 @@ from regard.kernels.blas import N, T, product
 from regard.kernels.compile import kernel
 from regard.kernels.vector import address, at, dice, exp, larger, like, tanh, wide_vectors
 
-PRODUCT, TANH, TANH_FACTORED = 0, 1, 2
+PRODUCT, TANH = 0, 1
 ROW, CAP, SLOPE, TABLE, TIMES, NOISE = 0, 1, 2, 3, 4, 5
 
 
@@ -25,6 +25,7 @@ class Scores(NamedTuple):
 
     blas: Any
     kind: Any
+    factored: Any  # (B,): whether e^{2x} of q and of k may be taken, for a tanh sum
     q: Any
     q_strides: Any  # b, h, l
     k: Any
@@ -63,7 +64,7 @@ def fill(sc, n, i0, rows, j0, columns, s, slopes):
             sc.blas, N, T, rows, columns, width, sc.scale, sc.q + item * q, sc.q_strides[2], sc.k + item * k,
             sc.k_strides[2], like(sc.scale, 0), address(s), s.shape[1],
         )  # fmt: skip
-    elif sc.kind == TANH_FACTORED:
+    elif sc.factored[b]:
         _tanh_factored(sc, q, k, rows, columns, s)
     else:
         _tanh(sc, q, k, rows, columns, s)
@@ -265,7 +266,7 @@ def _tanh_back(sc, out, part, chunk, n, i0, rows, j0, columns, ds):
     item, one = sc.numbers.itemsize, like(sc.scale, 1)
     q = sc.q + item * (b * sc.q_strides[0] + h * sc.q_strides[1] + i0 * sc.q_strides[2])
     k = sc.k + item * (b * sc.k_strides[0] + g * sc.k_strides[1] + j0 * sc.k_strides[2])
-    factored = sc.kind == TANH_FACTORED
+    factored = sc.factored[b]
     x = np.empty((rows if factored else 1, width), sc.numbers.dtype)
     y = np.empty((columns if factored else 1, width), sc.numbers.dtype)
     if factored:

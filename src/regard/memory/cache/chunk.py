@@ -81,21 +81,5 @@ class Chunk:
             )
 
 
-def lengths(who: str, seen: Counts, length: int | Tensor) -> Counts:
-    """What ``crop`` leaves of each row, checked: the first ``length`` of all, or (B,) of its own."""
-    given: list[int] = [length] * len(seen) if isinstance(length, int) else length.tolist()
-    longest = max(seen, default=0)
-    if isinstance(length, int):
-        if not 0 <= length <= longest:
-            raise RegardError(f"{who}: crop to {length}, wanted 0 to {longest}, the longest row's length")
-        return tuple(min(length, s) for s in seen)
-    if length.dtype not in (torch.int32, torch.int64) or tuple(length.shape) != (len(seen),):
-        raise RegardError(f"{who}: length is {tuple(length.shape)} of {length.dtype}, wanted integers ({len(seen)},)")
-    for b, (n, s) in enumerate(zip(given, seen, strict=True)):
-        if not 0 <= n <= s:
-            raise RegardError(f"{who}: crop of row {b} to {n}, wanted 0 to {s}, its length")
-    return tuple(given)
-
-
 def same(numbers: Counts) -> bool:
     return len(set(numbers)) <= 1

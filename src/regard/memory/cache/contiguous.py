@@ -13,10 +13,10 @@ from regard.errors import RegardError
 from regard.memory.base import Cost
 from regard.memory.cache.base import Cache
 from regard.memory.cache.buffer import Buffer, Parts, aligned, joined, kept_for_gradients
-from regard.memory.cache.chunk import Chunk, Counts, lengths
+from regard.memory.cache.chunk import Chunk, Counts
 from regard.memory.cache.kept import Kept
 from regard.memory.cache.looks import Telemetry
-from regard.memory.given import check_index
+from regard.memory.given import check_index, lengths
 from regard.reading import Reading
 
 

@@ -14,11 +14,11 @@ from regard.errors import RegardError
 from regard.memory.base import Cost
 from regard.memory.cache.base import Cache
 from regard.memory.cache.buffer import Parts, kept_for_gradients
-from regard.memory.cache.chunk import Chunk, Counts, lengths
+from regard.memory.cache.chunk import Chunk, Counts
 from regard.memory.cache.kept import Kept
 from regard.memory.cache.large import in_large_pages
 from regard.memory.cache.looks import Telemetry, stacked
-from regard.memory.given import check_index
+from regard.memory.given import check_index, lengths
 from regard.reading import Reading
 
 

@@ -13,12 +13,12 @@ from regard.memory.base import Cost
 from regard.memory.cache.base import Cache
 from regard.memory.cache.between import Between
 from regard.memory.cache.buffer import aligned
-from regard.memory.cache.chunk import Chunk, Counts, lengths, same
+from regard.memory.cache.chunk import Chunk, Counts, same
 from regard.memory.cache.contiguous import CacheState, StaticCache
 from regard.memory.cache.kept import Kept
 from regard.memory.cache.looks import Telemetry, stacked
 from regard.memory.cache.sliding import SlidingCache
-from regard.memory.given import check_index
+from regard.memory.given import check_index, lengths
 from regard.memory.readings import joined, where_valid
 from regard.normalize import Softmax
 from regard.reading import Reading

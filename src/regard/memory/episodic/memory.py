@@ -16,8 +16,8 @@ from regard import operator
 from regard.errors import RegardError
 from regard.memory.base import Cost, Memory
 from regard.memory.episodic.encoding import TimeTable
-from regard.memory.episodic.rows import appended, standing
-from regard.memory.given import check_pairs
+from regard.memory.episodic.rows import appended, cropped, standing
+from regard.memory.given import check_pairs, lengths
 from regard.normalize import Normalizer
 from regard.reading import Reading
 
@@ -114,12 +114,28 @@ class EpisodicMemory(Memory[Facts]):
         B = self.batch(state)
         check_pairs("EpisodicMemory", k, v, (B, self.hops), (self.width, self.width), valid)
         held, new = torch.cat([state.keys, state.values], -1), torch.cat([k, v], -1)
-        both, lengths = appended(held, new, state.lengths, valid)
+        both, count = appended(held, new, state.lengths, valid)
         keys, values = both.split(self.width, -1)
         if self.slots is not None:
             keys, values = keys[:, :, -self.slots :], values[:, :, -self.slots :]
-            lengths = lengths.clamp(max=self.slots)
-        return Facts(keys, values, lengths)
+            count = count.clamp(max=self.slots)
+        return Facts(keys, values, count)
+
+    def crop(self, state: Facts, length: int | Tensor) -> Facts:
+        """The state with the first ``length`` facts of each row, as if no more had been written; (B,) for its own.
+
+        Refused where a row is full: what it let go for its newest facts would be missing.
+        """
+        held = tuple(state.lengths.tolist())
+        kept = lengths("EpisodicMemory", held, length)
+        for b, (before, after) in enumerate(zip(held, kept, strict=True)):
+            if after < before == self.slots:
+                raise RegardError(
+                    f"EpisodicMemory: crop of row {b} to {after} may need facts that were let go: it holds {before}, "
+                    f"as many as there are slots; crop before it is full, or keep the state of before"
+                )
+        now = torch.tensor(kept, dtype=torch.long, device=state.lengths.device)
+        return Facts(cropped(state.keys, state.lengths, now), cropped(state.values, state.lengths, now), now)
 
     def ages(self, state: Facts) -> Tensor:
         """How many facts were written after each, (S,): S − 1 for the oldest place, 0 for the newest."""

@@ -23,6 +23,15 @@ def appended(old: Tensor, new: Tensor, lengths: Tensor, valid: Tensor | None) ->
     return both.gather(-2, at.expand(*both.shape[:-2], order.shape[1], both.shape[-1])), lengths
 
 
+def cropped(x: Tensor, lengths: Tensor, kept: Tensor) -> Tensor:
+    """The first ``kept`` (B,) things of each row of (B, …, S, F), at its right end again."""
+    S, places = x.shape[-2], int(kept.max()) if kept.numel() else 0
+    first = (S - lengths) - (places - kept)
+    order = (torch.arange(places, device=x.device) + first.unsqueeze(-1)).clamp(min=0)
+    at = order.view(order.shape[0], *(1,) * (x.dim() - 3), places, 1)
+    return x.gather(-2, at.expand(*x.shape[:-2], places, x.shape[-1]))
+
+
 def standing(places: int, lengths: Tensor) -> Tensor:
     """Which of so many places hold something, booleans (B, places): the last ``lengths`` (B,) of them.
 

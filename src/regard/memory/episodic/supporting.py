@@ -10,7 +10,8 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.memory.base import Cost, Memory
-from regard.memory.episodic.rows import appended, standing
+from regard.memory.episodic.rows import appended, cropped, standing
+from regard.memory.given import lengths
 from regard.memory.readings import by_weights
 from regard.reading import Reading
 
@@ -95,6 +96,12 @@ class SupportMemory(Memory[Told]):
             found, wanted = tuple(valid.shape), tuple(features.shape[:2])
             raise RegardError(f"SupportMemory: valid is {found} of {valid.dtype}, wanted booleans {wanted}")
         return Told(*appended(state.features, features, state.lengths, valid))
+
+    def crop(self, state: Told, length: int | Tensor) -> Told:
+        """The state with the first ``length`` facts of each row, as if no more had been written; (B,) for its own."""
+        kept = lengths("SupportMemory", tuple(state.lengths.tolist()), length)
+        now = torch.tensor(kept, dtype=torch.long, device=state.lengths.device)
+        return Told(cropped(state.features, state.lengths, now), now)
 
     def chain(self, state: Told, question: Tensor) -> Tensor:
         """The facts that support the answer to questions (B, F), in the order found: (B, hops).

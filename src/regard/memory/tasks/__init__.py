@@ -17,6 +17,7 @@ from regard.memory.tasks.induction import Induction
 from regard.memory.tasks.multiquery import MultiQueryRecall
 from regard.memory.tasks.needle import Needle
 from regard.memory.tasks.pen import Handwriting, Pen
+from regard.memory.tasks.regions import Regions
 from regard.memory.tasks.repeat import RepeatCopy
 from regard.memory.tasks.selective import SelectiveCopy
 from regard.memory.tasks.sort import PrioritySort
@@ -29,6 +30,7 @@ TASKS: dict[str, type[Task]] = {
     "induction": Induction,
     "multiquery": MultiQueryRecall,
     "needle": Needle,
+    "regions": Regions,
     "repeat": RepeatCopy,
     "selective": SelectiveCopy,
     "sort": PrioritySort,
@@ -48,6 +50,7 @@ __all__ = [
     "Needle",
     "Pen",
     "PrioritySort",
+    "Regions",
     "RepeatCopy",
     "SelectiveCopy",
     "Stories",

@@ -1,31 +1,106 @@
-"""Beam search: the most probable translation found by keeping the ``width`` best beginnings at every step."""
+"""Beam search: the best translations found by keeping the ``width`` likeliest beginnings at every step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.translate.decoding.hypothesis import Hypothesis, best_of, said
+from regard.translate.decoding.penalty import Penalty
+from regard.translate.decoding.task import Task
+from regard.translate.decoding.walk import Walk
 from regard.translate.models.encoder_decoder import EncoderDecoder
-from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK
+from regard.translate.text.vocabulary import EOS
 
-__all__ = ["Hypothesis", "beam_search"]
+__all__ = ["Beam", "Hypothesis", "beam_search"]
+
+_NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
-class Hypothesis:
-    """``ids`` of the target, closed by ``EOS`` unless the length limit cut it; ``score`` = log p / length^normalise."""
+class Beam:
+    """The ``best`` targets y by s(y, x) among the beginnings that survive.
 
-    ids: tuple[int, ...]
-    score: float
+    At every step the ``width`` likeliest candidates are kept. Those that end leave the beam and are kept by their
+    score; the others go on, and fill the beam again. A sentence is over when nothing that goes on could still score
+    more than the ``best``-th that ended: log p only falls, so that log p / lp(longest) bounds whatever comes. Width 1
+    is greedy. A width of as many beginnings as there are makes the search exhaustive.
+
+    ``unknown`` says whether the unknown piece may be said, ``longest`` how many pieces a target may have (where left
+    out, twice its source and ten more).
+    """
+
+    width: int = 5
+    best: int = 1
+    penalty: Penalty = field(default_factory=Penalty)
+    unknown: bool = False
+    longest: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise RegardError(f"beam: found {self.width}, wanted a whole number of at least 1")
+        if not 1 <= self.best <= self.width:
+            raise RegardError(
+                f"best: found {self.best}, wanted a whole number from 1 to the beam's width {self.width}; "
+                "a wider beam finds more"
+            )
+        if self.longest is not None and self.longest < 1:
+            raise RegardError(f"longest: found {self.longest}, wanted a whole number of pieces of at least 1")
+
+    @property
+    def looking(self) -> bool:
+        """Whether scores need to know where the decoder looked."""
+        return self.penalty.coverage > 0
+
+    def run(self, walk: Walk, task: Task) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence of a walk of this width, best first."""
+        found: list[list[Hypothesis]] = [[] for _ in task.sources]
+        limit = task.limits(self.longest)
+        total = torch.full(
+            (walk.batch, self.width), _NEVER, device=walk.device
+        )  # at the start all are the same, so that one lives
+        total[:, 0] = 0.0
+        step = 0
+        while any(n >= 0 for n in walk.numbers):
+            step += 1
+            log_p = walk.step(self.unknown, task.must(walk.numbers, step))
+            candidates = (total.unsqueeze(-1) + log_p).flatten(1)  # (B, K·V)
+            total, best = candidates.topk(self.width, dim=-1)
+            piece = best % log_p.shape[-1]
+            walk.follow(best // log_p.shape[-1], piece)
+            total = self._ended(walk, task, limit, total, piece, step, found)
+            staying = [b for b, n in enumerate(walk.numbers) if n >= 0 and self._open(total[b], limit[n], found[n])]
+            for b in set(range(walk.batch)) - set(staying):
+                walk.numbers[b] = -1
+            left = walk.leave(staying)
+            total = total if left is None else total[left]
+        return found
+
+    def _ended(
+        self, walk: Walk, task: Task, limit: list[int], total: Tensor, piece: Tensor, step: int, found: list[Any]
+    ) -> Tensor:
+        """Puts what ended, or has reached its limit, among what was ``found``; what goes on keeps its log p."""
+        cut = torch.tensor([n < 0 or step >= limit[n] for n in walk.numbers], device=walk.device)
+        over = (piece == EOS) | cut.unsqueeze(-1)
+        for b, k in (over & (total > _NEVER)).nonzero().tolist():
+            n = walk.numbers[b]
+            if n >= 0:
+                one = said(walk, b, k, float(total[b, k]), task.sources[n], self.penalty, step)
+                found[n] = best_of([*found[n], one], self.best)
+        return total.masked_fill(over, _NEVER)
+
+    def _open(self, total: Tensor, limit: int, found: list[Hypothesis]) -> bool:
+        """Whether a beginning of a sentence may still come to score more than the last of the best."""
+        ahead = float(total.max())
+        return ahead > _NEVER and (
+            len(found) < self.best or self.penalty.bound(ahead, limit) > found[self.best - 1].score
+        )
 
 
-@torch.no_grad()
 def beam_search(
     model: EncoderDecoder[Any, Any],
     source: Tensor,
@@ -35,85 +110,16 @@ def beam_search(
     normalise: float = 1.0,
     unknown: bool = True,
 ) -> list[Hypothesis]:
-    """argmax_y log p(y | x) / |y|^normalise over the beginnings that survive; width 1 is greedy decoding.
-
-    A sentence's ``width`` hypotheses are so many queries of one memory, so the memory is never copied. A finished
-    hypothesis stays in the beam with its score and competes until every place is finished. A target may be twice
-    its source plus ten pieces long.
+    """argmax_y log p(y | x) / |y|^normalise over the beginnings that survive; the best of each sentence.
 
     Args:
         source: piece numbers (B, S), padded. lengths: (B,).
-        width: hypotheses kept for each sentence, at least 1.
+        width: beginnings kept for each sentence, at least 1.
         normalise: 0 prefers short targets, 1 compares means over pieces.
         unknown: whether the unknown piece may be said.
-
-    Returns:
-        The best hypothesis of each of the B sentences.
     """
-    if width < 1:
-        raise RegardError(f"beam: found {width}, wanted a whole number of at least 1")
-    was_training = model.training
-    model.eval()
-    try:
-        return _search(model, source, lengths, width, normalise, unknown)
-    finally:
-        model.train(was_training)
+    from regard.translate.decoding.decode import decode
 
-
-def _search(
-    model: EncoderDecoder[Any, Any], source: Tensor, lengths: Tensor, width: int, normalise: float, unknown: bool
-) -> list[Hypothesis]:
-    batch = source.shape[0]
-    if batch == 0:
-        return []
-    vocabulary = model.config.target_vocabulary
-    width = min(width, vocabulary)
-    memory, first = model.encode(source, lengths)
-    state = _each(first, lambda x: x.expand(batch, width, *x.shape[2:]))  # (B, K, ...)
-    rows = torch.arange(batch).unsqueeze(-1)
-    previous = torch.full((batch, width), BOS)
-    total = torch.full((batch, width), float("-inf"))  # log p so far; at the start all K are the same, so one lives
-    total[:, 0] = 0.0
-    size = torch.zeros(batch, width)
-    done = torch.zeros(batch, width, dtype=torch.bool)
-    ids = torch.full((batch, width, 0), PAD)
-    limit = 2 * lengths + 10
-    for step in range(1, int(limit.max()) + 1):
-        logits, state = model.step(state, previous, memory)
-        log_p = torch.log_softmax(logits.float(), -1)  # (B, K, V)
-        log_p[..., PAD] = float("-inf")
-        log_p[..., BOS] = float("-inf")
-        if not unknown:
-            log_p[..., UNK] = float("-inf")
-        log_p.masked_fill_(done.unsqueeze(-1), float("-inf"))
-        log_p[..., PAD].masked_fill_(done, 0.0)  # the one way on from a finished hypothesis, at no cost
-        size = size + (~done)
-        candidate = total.unsqueeze(-1) + log_p
-        rank = (candidate / size.unsqueeze(-1) ** normalise).flatten(1)  # (B, K·V)
-        _, best = rank.topk(width, dim=-1)
-        parent = best // vocabulary  # (B, K)
-        previous = best % vocabulary
-        total = candidate.flatten(1).gather(1, best)
-        size = size.gather(1, parent)
-        done = done.gather(1, parent) | (previous == EOS) | (step >= limit).unsqueeze(-1)
-        state = _each(state, partial(_rows, rows, parent))
-        ids = ids.gather(1, parent.unsqueeze(-1).expand(-1, -1, ids.shape[-1]))
-        ids = torch.cat([ids, previous.unsqueeze(-1)], -1)
-        if bool(done.all()):
-            break
-    score = total / size**normalise
-    winner = score.argmax(-1)
-    return [
-        Hypothesis(tuple(i for i in ids[b, k].tolist() if i != PAD), float(score[b, k]))
-        for b, k in enumerate(winner.tolist())
-    ]
-
-
-def _rows(rows: Tensor, parent: Tensor, x: Tensor) -> Tensor:
-    """Of each sentence the rows ``parent`` (B, K) of x (B, K, ...)."""
-    return x[rows, parent]
-
-
-def _each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """``change`` done to the tensor, or to each of the tensors, that a state is."""
-    return change(state) if isinstance(state, Tensor) else tuple(change(x) for x in state)
+    rows = [row[:length] for row, length in zip(source.tolist(), lengths.tolist(), strict=True)]
+    how = Beam(width, penalty=Penalty(normalise), unknown=unknown)
+    return [best[0] for best in decode(model, rows, how)]

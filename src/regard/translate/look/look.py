@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.translate.look.words import END, group, merge, spell
+from regard.translate.text.words import END, group, merge, spell
 from regard.translate.translator import Translation, Translator
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
-__all__ = ["EncoderDecoder"]
+__all__ = ["EncoderDecoder", "Looks"]
 
 Memory = TypeVar("Memory")
 State = TypeVar("State")
@@ -16,9 +16,10 @@ State = TypeVar("State")
 class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
     """p(y | x) = Π_i p(y_i | y_<i, x): the five questions that training, searching and looking ask of a model.
 
-    A memory is what the encoder made of a batch of sources. A state is what the decoder carries from step to step: a
-    tensor, or a tuple of tensors, whose axes begin with (B, L) for L beginnings of each target. Every beginning reads
-    its sentence's one memory, which is never copied.
+    A memory is what the encoder made of a batch of sources: a dataclass of tensors, or tuples of them, whose axes begin
+    with B, so that sentences can leave a batch. A state is what the decoder carries from step to step: a tensor, or a
+    tuple of tensors, whose axes begin with (B, L) for L beginnings of each target. Every beginning reads its sentence's
+    one memory, which is never copied.
     """
 
     config: Any  # Sizes; each model knows its own
@@ -49,3 +50,11 @@ class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
     def forward(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """Unnormalised log-probabilities (B, T, V) of a target whose right-shifted pieces are ``previous`` (B, T)."""
         return self.vocabulary(self.hidden(source, lengths, previous))
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """What a model that looks at its source can say beside: where a step looked. One that never looks lacks it."""
+
+    def step_looking(self, state: Any, previous: Tensor, memory: Any) -> tuple[Tensor, Any, Tensor]:
+        """What :meth:`EncoderDecoder.step` gives, and the weights of its looks by layer and head: (B, N, H, L, S)."""

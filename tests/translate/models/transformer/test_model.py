@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from regard.errors import RegardError
-from regard.translate.decoding import beam
+from regard.translate.decoding import walk
 from regard.translate.decoding.beam import beam_search
 from regard.translate.models.transformer import model as transformer
 from regard.translate.models.transformer.config import Transformer
@@ -184,11 +184,11 @@ def test_a_search_over_a_batch_is_over_its_sentences(model: Model) -> None:
 def test_what_was_said_goes_with_the_hypothesis_that_said_it(model: Model, batch: Batch) -> None:
     """As a search reorders: beginnings that change places go on as they would have where they were."""
     memory, state = model.encode(batch.source, batch.source_lengths)
-    state = beam._each(state, lambda x: x.expand(-1, 3, -1, -1))
+    state = walk.each(state, lambda x: x.expand(-1, 3, -1, -1))
     said = torch.tensor([[5, 6, 7]]).expand(4, -1)
     _, state = model.step(state, said, memory)
     parent = torch.tensor([[2, 0, 0], [1, 1, 2], [0, 1, 2], [2, 1, 0]])
-    taken = beam._each(state, partial(beam._rows, torch.arange(4).unsqueeze(-1), parent))
+    taken = walk.each(state, partial(walk.rows_of, torch.arange(4).unsqueeze(-1), parent))
     logits, _ = model.step(state, said, memory)
     moved, _ = model.step(taken, said.gather(1, parent), memory)
     torch.testing.assert_close(moved, logits.gather(1, parent.unsqueeze(-1).expand_as(logits)))

@@ -148,6 +148,10 @@ class Model(EncoderDecoder[Memory, Tensor]):
         logits = self.output(self._read_out(state, embedded, context))
         return logits, self._advance(self.cell_previous(embedded), context, state)
 
+    def step_looking(self, state: Tensor, previous: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Tensor]:
+        """:meth:`step`, and α (B, 1, 1, L, S)."""
+        return *self.step(state, previous, memory), self.look_weights(state, memory)[:, None, None]
+
     def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """t (B, T, l) of a given target: :meth:`forward` before its last product, so that padding can skip it."""
         memory, state = self.encode(source, lengths)

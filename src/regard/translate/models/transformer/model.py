@@ -20,6 +20,7 @@ from regard.translate.text.vocabulary import PAD
 
 __all__ = ["Memory", "Model"]
 
+Look = Callable[[int, "DecoderLayer", "Memory", Tensor], Tensor]  # layer n looks at the source for y (B, L, D)
 State = tuple[Tensor, ...]  # of each layer: the keys and values of what was said, side by side, (B, L, t, 2D)
 
 
@@ -89,6 +90,15 @@ class Model(EncoderDecoder[Memory, State]):
 
     def step(self, state: State, previous: Tensor, memory: Memory) -> tuple[Tensor, State]:
         """One target position for L beginnings of each sentence: log-probabilities (B, L, V), and the state after."""
+        return self._step(state, previous, memory, _cross)
+
+    def step_looking(self, state: State, previous: Tensor, memory: Memory) -> tuple[Tensor, State, Tensor]:
+        """:meth:`step`, and where each head of each layer looked: (B, N, H, L, S)."""
+        found, look = _noting()
+        logits, after = self._step(state, previous, memory, look)
+        return logits, after, torch.stack(found, 1)
+
+    def _step(self, state: State, previous: Tensor, memory: Memory, look: Look) -> tuple[Tensor, State]:
         after: list[Tensor] = []
 
         def itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
@@ -99,7 +109,7 @@ class Model(EncoderDecoder[Memory, State]):
 
         place = state[0].shape[-2]
         y = self._embed(self.target_embedding, previous.unsqueeze(-1), place).squeeze(-2)  # (B, L, D)
-        logits = self.vocabulary(self._decode(y, memory, itself))
+        logits = self.vocabulary(self._decode(y, memory, itself, look))
         return logits, tuple(after)
 
     def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
@@ -114,14 +124,8 @@ class Model(EncoderDecoder[Memory, State]):
     def align(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """Where each head of each layer looks before each piece of a given target: (B, N, H, T, S)."""
         memory, _ = self.encode(source, lengths)
-        found: list[Tensor] = []
-
-        def noting(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
-            q = _split(layer.cross.query(y), layer.cross)
-            found.append(operator.weights(_full(q), _full(memory.keys[n]), mask=memory.mask))
-            return _cross(n, layer, memory, y)
-
-        self._decode(self._embed(self.target_embedding, previous, 0), memory, _itself, noting)
+        found, look = _noting()
+        self._decode(self._embed(self.target_embedding, previous, 0), memory, _itself, look)
         return torch.stack(found, 1)
 
     def _embed(self, table: nn.Module, ids: Tensor, place: int) -> Tensor:
@@ -138,7 +142,7 @@ class Model(EncoderDecoder[Memory, State]):
         y: Tensor,
         memory: Memory,
         itself: Callable[[int, DecoderLayer, Tensor], Tensor],
-        look: Callable[[int, DecoderLayer, Memory, Tensor], Tensor] | None = None,
+        look: Look | None = None,
     ) -> Tensor:
         """All layers over y (B, L, D), by how a layer reads what was said and how it looks at the source."""
         for n, layer in enumerate(self._layers()):
@@ -201,6 +205,18 @@ def _itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
 def _cross(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
     """Layer n looks at the source."""
     return _read(layer.cross, y, memory.keys[n], memory.values[n], memory.mask)
+
+
+def _noting() -> tuple[list[Tensor], Look]:
+    """A look at the source that appends its weights (B, H, L, S) to the list."""
+    found: list[Tensor] = []
+
+    def look(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
+        q = _split(layer.cross.query(y), layer.cross)
+        found.append(operator.weights(_full(q), _full(memory.keys[n]), mask=memory.mask))
+        return _cross(n, layer, memory, y)
+
+    return found, look
 
 
 def _feed(config: Transformer) -> nn.Sequential:

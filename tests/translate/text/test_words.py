@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.translate.look.words import group, merge, spell
+from regard.translate.text.words import group, merge, spell
 
 
 @pytest.mark.parametrize(
