@@ -22,7 +22,10 @@ def experiment() -> Experiment:
         task=graphs((4, 5), (1, 3)),
         recipe=Recipe(steps=1800, batch=32, rate=5e-3, check=100, enough=0.005, calm=2),
         validation={"3 steps": Exam(graphs((5, 5), (3, 3)), 2)},
-        exams={f"{m} steps": Exam(graphs((5, 5), (m, m)), 4, seed=1_000_033) for m in (1, 3, 6)},
+        exams={
+            name: Exam(graphs((5, 5), (m, m)), 4, seed=1_000_033)
+            for name, m in (("1 step", 1), ("3 steps", 3), ("6 steps", 6))
+        },
         arms={
             "dnc": Arm(
                 "14 × 20, 1 read, an LSTM of 64",
