@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.machine import Machine, rate
-from benchmarks.harness.row import Line, Point, Row, Spot
+from benchmarks.harness.row import Drawing, Line, Point, Row, Spot
 from benchmarks.harness.setting import Setting
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ OTHER = "goals are set for float32 on a CPU; here they are not judged"
 
 @dataclass
 class Report:
-    """The rows, points, spots and lines of one run, in the order they were measured. It draws itself as tables."""
+    """What one run found, each kind in the order it was measured. It draws itself as tables."""
 
     machine: Machine
     setting: Setting
@@ -31,15 +31,18 @@ class Report:
     points: list[Point] = field(default_factory=list)
     spots: list[Spot] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
+    drawings: list[Drawing] = field(default_factory=list)
     interrupted: bool = False
 
-    def add(self, found: Row | Point | Spot | Line, benchmark: str) -> None:
+    def add(self, found: Row | Point | Spot | Line | Drawing, benchmark: str) -> None:
         if isinstance(found, Row):
             self.rows.append(found.of(benchmark))
         elif isinstance(found, Line):
             self.lines.append(found)
         elif isinstance(found, Spot):
             self.spots.append(found)
+        elif isinstance(found, Drawing):
+            self.drawings.append(found)
         else:
             self.points.append(found)
 

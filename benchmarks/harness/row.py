@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Cost", "Goal", "Line", "Point", "Row", "Spot", "at_least", "at_most"]
+__all__ = ["Cost", "Drawing", "Goal", "Line", "Point", "Row", "Spot", "at_least", "at_most"]
 
 
 @dataclass(frozen=True)
@@ -153,3 +155,10 @@ class Spot:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture of what was found that is no plot of figures: ``draw`` makes it, with matplotlib, on request."""
+
+    draw: Callable[[Path], None]

@@ -33,6 +33,7 @@ GOALS = {
     "decode": Counter({"≤ 1": 1, "≤ 1.5": 1}),
     "entmax": Counter({"≥ 50": 1, "≥ 40": 1, "≥ 10": 1, "≤ 1.1": 1}),
     "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
+    "handwriting": Counter({"≥ 0.95": 1, "≤ 0.2": 1, "≤ 0.25": 1, "≥ 0.2": 1, "≤ 0.001": 1}),
     "heads": Counter(),
     "memory": Counter(),
     "linear": Counter({"≥ 10": 2, "≤ 0.0001": 2, "≤ 1.2": 6}),

@@ -5,7 +5,7 @@ Its file name is its name on the command line. It holds two things:
 
     TITLE = "one line: what is compared with what"
 
-    def rows(setting: Setting) -> Iterator[Row | Point | Spot | Line]: ...
+    def rows(setting: Setting) -> Iterator[Row | Point | Spot | Line | Drawing]: ...
 
 `rows` measures, and yields each line of the table when it has it, so that an interrupted run shows what it has.
 Slow imports go inside functions, so that `--list` stays quick. `benchmarks/harness/` is what they share:
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from benchmarks.harness.report import Report
-    from benchmarks.harness.row import Line, Point, Row, Spot
+    from benchmarks.harness.row import Drawing, Line, Point, Row, Spot
     from benchmarks.harness.setting import Setting
 
     Say = Callable[[str], None]
-    Rows = Callable[[Setting, Say], Iterator[Row | Point | Spot | Line]]
+    Rows = Callable[[Setting, Say], Iterator[Row | Point | Spot | Line | Drawing]]
 
 __all__ = ["bench"]
 
@@ -63,7 +63,8 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each call is timed, in turn with the others.")] = 7,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw time and memory against length (.svg, .png or .pdf).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw what was found against length, or as it looks (.svg, .png or .pdf)."),
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="One JSON object on standard output, the report on standard error.")
@@ -192,8 +193,13 @@ def _draw(report: Report, path: Path) -> None:
         beside = path.with_stem(f"{path.stem}-memory") if report.points else path
         draw_panels(report.spots, beside)
         print(f"wrote {beside}", file=sys.stderr)
-    if not report.points and not report.spots:
-        which = "length, entmax, align_length and memory do"
+    for number, drawing in enumerate(report.drawings, start=1):
+        alone = len(report.drawings) == 1 and not report.points and not report.spots
+        beside = path if alone else path.with_stem(f"{path.stem}-drawing-{number}")
+        drawing.draw(beside)
+        print(f"wrote {beside}", file=sys.stderr)
+    if not report.points and not report.spots and not report.drawings:
+        which = "length, entmax, align_length, memory and handwriting do"
         print(f"{path} is not written: nothing was measured against length ({which})", file=sys.stderr)
 
 
@@ -286,5 +292,5 @@ def _rows(module: types.ModuleType) -> Rows:
     rows: Any = getattr(module, "rows", None)
     if not callable(rows):
         raise RegardError(f"benchmark {module.__file__}: it needs a function rows(setting) that yields rows")
-    found: Callable[[Setting], Iterator[Row | Point | Spot | Line]] = rows
+    found: Callable[[Setting], Iterator[Row | Point | Spot | Line | Drawing]] = rows
     return lambda setting, say: found(setting)
