@@ -79,17 +79,32 @@ class MultiHead(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor | None = None, mask: Mask | Tensor | None = None) -> Tensor:
         """x (…, L, D) reads memory (…, S, Dm), or itself → (…, L, D)."""
-        q, k, v = self._projected(x, memory)
-        allowed = both(self.mask, mask)
-        if self.talking is not None:
-            w, v = self._talked(self.talking, q, k, v, allowed)
-            w = F.dropout(w, self.dropout, self.training)
-            o = (w @ v.repeat_interleave(self.heads // self.kv_heads, dim=-3).to(w.dtype)).to(q.dtype)
-        else:
-            dropout = self.dropout if self.training else 0.0
-            o = operator.attend(q, k, v, score=self.score, normalize=self.normalize, mask=allowed, dropout=dropout)
+        o = self.look(*self._projected(x, memory), mask)
         y: Tensor = self.out(o.transpose(-3, -2).flatten(-2))  # (…, H, L, E) → (…, L, H·E) → (…, L, D)
         return y
+
+    def look(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
+        """What each head reads, (…, H, L, E), before W_o, of what :meth:`queries` and :meth:`pairs` gave.
+
+        So a memory is projected once, however often it is looked at.
+        """
+        allowed = both(self.mask, mask)
+        if self.talking is None:
+            dropout = self.dropout if self.training else 0.0
+            return operator.attend(q, k, v, score=self.score, normalize=self.normalize, mask=allowed, dropout=dropout)
+        w, v = self._talked(self.talking, q, k, v, allowed)
+        w = F.dropout(w, self.dropout, self.training)
+        return (w @ v.repeat_interleave(self.heads // self.kv_heads, dim=-3).to(w.dtype)).to(q.dtype)
+
+    def distributions(self, q: Tensor, k: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
+        """What each head gave each key of what :meth:`queries` and :meth:`pairs` gave, (…, H, L, S). Dense.
+
+        Rows sum to 1 (a declared sink: to at most 1). Of talking heads these are the weights before P_w mixes them.
+        """
+        allowed = both(self.mask, mask)
+        if self.talking is None:
+            return operator.weights(q, k, score=self.score, normalize=self.normalize, mask=allowed)
+        return self._talked(self.talking, q, k, k, allowed, mixed=False)[0]
 
     def weights(self, x: Tensor, memory: Tensor | None = None, mask: Mask | Tensor | None = None) -> Tensor:
         """What each head gave each key, (…, H, L, S). Dense. Rows of talking heads need not be distributions."""
@@ -140,13 +155,20 @@ class MultiHead(nn.Module):
                 f"memory: found leading axes {tuple(memory.shape[:-2])}, x has {tuple(x.shape[:-2])}; wanted the same "
                 "(B); a memory that all rows share is memory.expand(B, -1, -1)"
             )
-        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-        k = self.key(memory).unflatten(-1, (self.kv_heads, -1)).transpose(-3, -2)
-        v = self.value(memory).unflatten(-1, (self.kv_heads, -1)).transpose(-3, -2)
-        return q, k, v
+        return self.queries(x), *self.pairs(memory)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """W_q x by head: (…, L, D) to (…, H, L, D/H)."""
+        q: Tensor = self.query(x).unflatten(-1, (self.heads, -1))
+        return q.transpose(-3, -2)
+
+    def pairs(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """W_k m and W_v m by head: (…, S, Dm) to (…, G, S, D/H) and (…, G, S, E)."""
+        k, v = (each.unflatten(-1, (self.kv_heads, -1)) for each in (self.key(memory), self.value(memory)))
+        return k.transpose(-3, -2), v.transpose(-3, -2)
 
     def _talked(
-        self, talking: TalkingHeads, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None
+        self, talking: TalkingHeads, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, mixed: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Weights (…, H, L, S), and the values that they may be laid on: what no head sees is emptied."""
         lead, values = q.shape[:-3], v.shape
@@ -155,7 +177,8 @@ class MultiHead(nn.Module):
         if mask is not None:
             allowed = mask.allows(Grid.of(q.shape[0], q.shape[1], q.shape[2], k.shape[2], q.device))
             k, v = without_hidden(k, v, allowed.any(1, keepdim=True))
-        w: Tensor = talking(operator.scores(q, k, score=self.score), self.normalize, allowed)
+        talk = talking if mixed else talking.distributions
+        w: Tensor = talk(operator.scores(q, k, score=self.score), self.normalize, allowed)
         return w.reshape(*lead, *w.shape[1:]), v.reshape(values)
 
     def extra_repr(self) -> str:

@@ -38,11 +38,16 @@ class TalkingHeads(nn.Module):
 
     def forward(self, scores: Tensor, normalize: Normalizer, allowed: Tensor | None) -> Tensor:
         """``scores`` unmasked; ``allowed`` broadcasts to them, True = may look."""
+        weights = self.distributions(scores, normalize, allowed)
+        return torch.einsum("gh,...gij->...hij", self.after.to(weights.dtype), weights)
+
+    def distributions(self, scores: Tensor, normalize: Normalizer, allowed: Tensor | None) -> Tensor:
+        """normalise(P_lᵀ s): what P_w mixes, the last that are distributions."""
         mixed = torch.einsum("gh,...gij->...hij", self.before.to(scores.dtype), scores)
         if allowed is not None:
             mixed = mixed.masked_fill(~allowed, -torch.inf)
         weights: Tensor = normalize(mixed)
-        return torch.einsum("gh,...gij->...hij", self.after.to(weights.dtype), weights)
+        return weights
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from regard.errors import RegardError
+from regard.memory import EluPlusOne, FeatureScore
 from regard.translate.decoding import walk
 from regard.translate.decoding.beam import beam_search
 from regard.translate.models.transformer import model as transformer
 from regard.translate.models.transformer.config import Transformer
+from regard.translate.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translate.models.transformer.model import Model
 from regard.translate.text.batches import Batch, collate, pad
 from regard.translate.text.vocabulary import EOS, PAD
@@ -23,11 +26,21 @@ from regard.translate.training.run import loss
 SIZES = Transformer(source_vocabulary=31, target_vocabulary=37, width=14, heads=7, layers=3, feed=11)
 
 
-@pytest.fixture(params=["post", "pre"])
+VARIANTS: dict[str, dict[str, Any]] = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "entmax15": {"normalize": "entmax15", "positions": "none"},
+    "talking": {"talking": True, "score": "cosine"},
+    "linear": {"encoder": "linear", "normalize": "sparsemax"},
+    "window": {"encoder": "window", "reach": 2, "talking": True, "score": "euclidean"},
+}
+
+
+@pytest.fixture(params=VARIANTS)
 def model(request: pytest.FixtureRequest) -> Model:
     """A model of odd sizes with weights of every sort, in float64."""
     torch.manual_seed(3)
-    made = Model(replace(SIZES, norm=request.param)).double().eval()
+    made = Model(replace(SIZES, **VARIANTS[request.param])).double().eval()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.normal_(std=0.5)
@@ -108,7 +121,7 @@ def test_a_layer_is_torch_s_own(batch: Batch) -> None:
     """nn.TransformerDecoderLayer is only the witness: ours is built of this package's parts."""
     for norm in ("post", "pre"):
         torch.manual_seed(3)
-        ours = transformer.DecoderLayer(replace(SIZES, norm=norm)).double().eval()
+        ours = DecoderLayer(replace(SIZES, norm=norm)).double().eval()
         theirs = nn.TransformerDecoderLayer(
             14, 7, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=norm == "pre", dtype=torch.float64
         ).eval()
@@ -128,7 +141,7 @@ def test_a_layer_is_torch_s_own(batch: Batch) -> None:
                 res.norm.weight.normal_()
                 layer_norm.load_state_dict(res.norm.state_dict())
         y, x = torch.randn(2, 5, 14).double(), torch.randn(2, 3, 14).double()
-        k, v = transformer._keys_values(ours.cross, x)
+        k, v = ours.cross.pairs(x)
         memory = transformer.Memory((k,), (v,), torch.tensor([3, 2]))
         found = ours(y, partial(transformer._itself, 0, ours), partial(transformer._cross, 0, ours, memory))
         wanted = theirs(
@@ -140,9 +153,10 @@ def test_a_layer_is_torch_s_own(batch: Batch) -> None:
         torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_parameter_count(norm: str) -> None:
-    sizes = replace(SIZES, norm=norm)
+@pytest.mark.parametrize("talking", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_parameter_count(variant: str, talking: bool) -> None:
+    sizes = replace(SIZES, **{**VARIANTS[variant], "talking": talking})
     assert sum(p.numel() for p in Model(sizes).parameters()) == sizes.parameters
 
 
@@ -193,6 +207,85 @@ def test_what_was_said_goes_with_the_hypothesis_that_said_it(model: Model, batch
     moved, _ = model.step(taken, said.gather(1, parent), memory)
     torch.testing.assert_close(moved, logits.gather(1, parent.unsqueeze(-1).expand_as(logits)))
     assert not torch.allclose(moved, logits)
+
+
+def layer_and_input(**changes: Any) -> tuple[EncoderLayer, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(3)
+    layer = EncoderLayer(replace(SIZES, **changes)).double().eval()
+    return layer, torch.randn(2, 11, 14).double(), torch.tensor([11, 7])
+
+
+def test_a_window_sees_its_neighbours_alone() -> None:
+    layer, x, lengths = layer_and_input(encoder="window", reach=2)
+    x.requires_grad_()
+    layer(x, lengths)[0, 5].sum().backward()
+    assert x.grad is not None
+    assert x.grad[0].abs().sum(-1).nonzero().flatten().tolist() == [3, 4, 5, 6, 7]
+
+
+def test_a_linear_encoder_is_the_look_its_features_describe() -> None:
+    """In linear time it is softmax over log φ(q)·φ(k), the quadratic form (Katharopoulos et al. 2020, eq. 4)."""
+    layer, x, lengths = layer_and_input(encoder="linear")
+    other, _, _ = layer_and_input()
+    other.load_state_dict(layer.state_dict())
+    other.own.score = FeatureScore(EluPlusOne())
+    found, wanted = layer(x, lengths), other(x, lengths)
+    for row, length in enumerate(lengths):
+        torch.testing.assert_close(found[row, :length], wanted[row, :length])
+
+
+def test_heads_that_begin_to_talk_say_nothing_yet() -> None:
+    """P_l and P_w start as the identity: the model is the one that does not talk."""
+    torch.manual_seed(3)
+    talking, silent = (Model(replace(SIZES, talking=talks)).double().eval() for talks in (True, False))
+    silent.load_state_dict({n: p for n, p in talking.state_dict().items() if "talking" not in n})
+    given = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]]), torch.tensor([4, 2]), torch.tensor([[2, 9], [2, 11]])
+    torch.testing.assert_close(talking(*given), silent(*given))
+
+
+def test_a_sparse_decoder_gives_words_no_weight_at_all(batch: Batch) -> None:
+    torch.manual_seed(3)
+    model = Model(replace(SIZES, normalize="sparsemax")).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=2.0)
+    found = model.align(batch.source, batch.source_lengths, batch.previous)
+    inside = torch.arange(11) < batch.source_lengths.unsqueeze(1)
+    assert (found.masked_select(inside[:, None, None, None]) == 0).double().mean() > 0.2
+
+
+def test_positions_alone_tell_the_order_of_the_source(batch: Batch) -> None:
+    """Vaswani et al. 2017, section 3.5: without them a source is a bag of pieces."""
+    order = torch.tensor([3, 0, 9, 4, 10, 1, 7, 2, 8, 5, 6])  # of the first sentence, which fills its row
+    for positions, same in (("none", True), ("sinusoidal", False)):
+        torch.manual_seed(3)
+        model = Model(replace(SIZES, positions=positions)).double().eval()
+        straight, turned = (
+            model(source, batch.source_lengths[:1], batch.previous[:1])
+            for source in (batch.source[:1], batch.source[:1, order])
+        )
+        assert torch.allclose(straight, turned, atol=1e-10) is same
+
+
+def test_gradients_of_the_last_layer_fall_with_depth_where_norm_comes_before() -> None:
+    """Xiong et al. 2020, theorem 1: norm "post" as large at any depth, "pre" about as 1/√(2N)."""
+
+    def size(norm: str, layers: int) -> float:
+        torch.manual_seed(3)
+        sizes = Transformer(
+            source_vocabulary=31, target_vocabulary=37, width=64, heads=4, feed=256, layers=layers, norm=norm
+        )
+        model, draw = Model(sizes), torch.Generator().manual_seed(5)
+        rows = [torch.randint(4, 30, (8, 12), generator=draw).tolist() for _ in range(2)]
+        loss(model, collate(*rows)).backward()
+        last = model.decoder[-1]
+        assert isinstance(last, DecoderLayer)
+        grown = last.feed[2].weight.grad
+        assert isinstance(grown, torch.Tensor)
+        return float(grown.norm())
+
+    assert size("post", 12) / size("post", 2) > 0.85
+    assert size("pre", 12) / size("pre", 2) < 0.65
 
 
 @pytest.mark.slow

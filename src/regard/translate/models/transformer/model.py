@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard import mask, operator
+from regard import mask
 from regard.mask import Mask
-from regard.nn import MultiHead
 from regard.position import sinusoidal
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.models.transformer.config import Transformer
+from regard.translate.models.transformer.layers import DecoderLayer, EncoderLayer, full, read
 from regard.translate.text.vocabulary import PAD
 
 __all__ = ["Memory", "Model"]
@@ -49,6 +49,9 @@ class Model(EncoderDecoder[Memory, State]):
         res(x, f) = LN(x + drop(f(x)))      norm "post", as published
                   = x + drop(f(LN(x)))      norm "pre", with one more LN after the last layer of each side
 
+    Which places an encoder layer sees and whether in linear time, how the decoder weighs, how all score, and whether
+    heads talk is the config's. Every look is a read of this package.
+
     The output matrix is the target embedding, as published; the two sides have vocabularies of their own, so that the
     source embedding is not shared with them. Dropout falls where the article has it: on every sub-layer's output and on
     the sums of embeddings and positions; not on weights. Matrices start by Glorot's rule, embeddings from N(0, 1/D).
@@ -70,6 +73,8 @@ class Model(EncoderDecoder[Memory, State]):
     @torch.no_grad()
     def _initialise(self) -> None:
         for name, parameter in self.named_parameters():
+            if "talking" in name:
+                continue  # the identity: heads begin as if they did not talk
             if "embedding" in name:
                 nn.init.normal_(parameter, std=self.config.width**-0.5)
                 parameter[PAD].zero_()
@@ -80,11 +85,11 @@ class Model(EncoderDecoder[Memory, State]):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,). The state holds nothing yet: (B, 1, 0, 2D) of each layer."""
-        x, seen = self._embed(self.source_embedding, source, 0), mask.padding(lengths)
+        x = self._embed(self.source_embedding, source, 0)
         for layer in self.encoder:
-            x = layer(x, seen)
+            x = layer(x, lengths)
         x = self.encoder_norm(x)
-        keys, values = zip(*(_keys_values(layer.cross, x) for layer in self._layers()), strict=True)
+        keys, values = zip(*(layer.cross.pairs(x) for layer in self._layers()), strict=True)
         nothing = x.new_zeros(source.shape[0], 1, 0, 2 * self.config.width)
         return Memory(keys, values, lengths), (nothing,) * self.config.layers
 
@@ -104,8 +109,10 @@ class Model(EncoderDecoder[Memory, State]):
         def itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
             new = torch.cat([layer.own.key(y), layer.own.value(y)], -1).unsqueeze(-2)  # (B, L, 1, 2D)
             after.append(torch.cat([state[n], new.to(state[n].dtype)], -2))
-            keys, values = (_split(each, layer.own) for each in after[n].chunk(2, -1))  # (B, L, H, t+1, D/H)
-            return _read(layer.own, y.unsqueeze(-2), keys, values, None).squeeze(-2)
+            keys, values = (
+                each.unflatten(-1, (layer.own.heads, -1)).transpose(-3, -2) for each in after[n].chunk(2, -1)
+            )  # (B, L, H, t+1, D/H)
+            return read(layer.own, y.unsqueeze(-2), keys, values, None).squeeze(-2)
 
         place = state[0].shape[-2]
         y = self._embed(self.target_embedding, previous.unsqueeze(-1), place).squeeze(-2)  # (B, L, D)
@@ -131,8 +138,9 @@ class Model(EncoderDecoder[Memory, State]):
     def _embed(self, table: nn.Module, ids: Tensor, place: int) -> Tensor:
         """√D · E x + PE of pieces (..., L) whose first stands at ``place``: (..., L, D)."""
         x: Tensor = table(ids) * self.config.width**0.5
-        positions = sinusoidal(place + ids.shape[-1], self.config.width)[place:]
-        return F.dropout(x + positions.to(x), self.config.dropout, self.training)
+        if self.config.positions == "sinusoidal":
+            x = x + sinusoidal(place + ids.shape[-1], self.config.width)[place:].to(x)
+        return F.dropout(x, self.config.dropout, self.training)
 
     def _layers(self) -> Iterator[DecoderLayer]:
         return (layer for layer in self.decoder if isinstance(layer, DecoderLayer))  # for the type: all are
@@ -151,60 +159,14 @@ class Model(EncoderDecoder[Memory, State]):
         return z
 
 
-class Residual(nn.Module):
-    """x + drop(f(x)), normalised after (published) or before f (Xiong et al. 2020)."""
-
-    def __init__(self, config: Transformer) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(config.width)
-        self.before, self.dropout = config.norm == "pre", config.dropout
-
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        y = x + F.dropout(f(self.norm(x) if self.before else x), self.dropout, self.training)
-        out: Tensor = y if self.before else self.norm(y)
-        return out
-
-
-class EncoderLayer(nn.Module):
-    """Self attention, then the feed."""
-
-    def __init__(self, config: Transformer) -> None:
-        super().__init__()
-        self.own, self.feed = MultiHead(config.width, config.heads), _feed(config)
-        self.after_own, self.after_feed = Residual(config), Residual(config)
-
-    def forward(self, x: Tensor, seen: Mask) -> Tensor:
-        """(B, S, D) to (B, S, D)."""
-        x = self.after_own(x, lambda y: _read(self.own, y, *_keys_values(self.own, y), seen))
-        out: Tensor = self.after_feed(x, self.feed)
-        return out
-
-
-class DecoderLayer(nn.Module):
-    """Self attention, a look at the source, then the feed."""
-
-    def __init__(self, config: Transformer) -> None:
-        super().__init__()
-        self.own, self.cross = (MultiHead(config.width, config.heads) for _ in range(2))
-        self.feed = _feed(config)
-        self.after_own, self.after_cross, self.after_feed = Residual(config), Residual(config), Residual(config)
-
-    def forward(self, y: Tensor, own: Callable[[Tensor], Tensor], look: Callable[[Tensor], Tensor]) -> Tensor:
-        """(B, L, D) to (B, L, D)."""
-        y = self.after_own(y, own)
-        y = self.after_cross(y, look)
-        out: Tensor = self.after_feed(y, self.feed)
-        return out
-
-
 def _itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
     """The whole target reads itself, each place what is before it."""
-    return _read(layer.own, y, *_keys_values(layer.own, y), mask.causal())
+    return read(layer.own, y, *layer.own.pairs(y), mask.causal())
 
 
 def _cross(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
     """Layer n looks at the source."""
-    return _read(layer.cross, y, memory.keys[n], memory.values[n], memory.mask)
+    return read(layer.cross, y, memory.keys[n], memory.values[n], memory.mask)
 
 
 def _noting() -> tuple[list[Tensor], Look]:
@@ -212,37 +174,8 @@ def _noting() -> tuple[list[Tensor], Look]:
     found: list[Tensor] = []
 
     def look(n: int, layer: DecoderLayer, memory: Memory, y: Tensor) -> Tensor:
-        q = _split(layer.cross.query(y), layer.cross)
-        found.append(operator.weights(_full(q), _full(memory.keys[n]), mask=memory.mask))
+        q = layer.cross.queries(y)
+        found.append(layer.cross.distributions(full(q), full(memory.keys[n]), mask=memory.mask))
         return _cross(n, layer, memory, y)
 
     return found, look
-
-
-def _feed(config: Transformer) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(config.width, config.feed), nn.ReLU(), nn.Linear(config.feed, config.width))
-
-
-def _split(x: Tensor, heads: MultiHead) -> Tensor:
-    """(..., L, D) to (..., H, L, D/H)."""
-    split: Tensor = x.unflatten(-1, (heads.heads, -1))
-    return split.transpose(-3, -2)
-
-
-def _keys_values(heads: MultiHead, x: Tensor) -> tuple[Tensor, Tensor]:
-    """What x (B, S, D) is to those who look at it by ``heads``: (B, H, S, D/H) each."""
-    return _split(heads.key(x), heads), _split(heads.value(x), heads)
-
-
-def _read(heads: MultiHead, y: Tensor, keys: Tensor, values: Tensor, seen: Mask | None) -> Tensor:
-    """What ``heads`` read for y (..., L, D) from keys and values that were projected before."""
-    q = _split(heads.query(y), heads)
-    with torch.autocast("cpu", enabled=False):  # in full precision: it is little work, and rounding blurs a look
-        read = operator.attend(*(_full(x) for x in (q, keys, values)), mask=seen)
-    out: Tensor = heads.out(read.transpose(-3, -2).flatten(-2))
-    return out
-
-
-def _full(x: Tensor) -> Tensor:
-    """In float32 or wider."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
