@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from regard import RegardWarning
@@ -57,6 +60,40 @@ def test_a_kernel_far_from_the_others_changes_with_its_own_folder_alone(tmp_path
     compiling._stamp.cache_clear()
     assert compiling._stamp(tmp_path) != before
     assert compiling._stamp(Path(compiling.__file__).parent) == shared
+
+
+def test_what_two_processes_keep_at_once_is_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has looked what is kept before either keeps its own, if they are let."""
+    from numba.core.caching import IndexDataCacheFile
+
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    made = [compiling.kernel(double) for _ in range(2)]  # as two processes have them
+    for each, number in zip(made, (np.float32(1), 1.0), strict=True):
+        assert each(number) == 2
+        each._cache.flush()
+    kept = [next(iter(each.overloads.items())) for each in made]
+    both, look = threading.Barrier(2), IndexDataCacheFile._load_index
+
+    def looked(self: Any) -> Any:
+        found = look(self)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return found
+
+    with monkeypatch.context() as slowly:
+        slowly.setattr(IndexDataCacheFile, "_load_index", looked)
+        saving = [
+            threading.Thread(target=each._cache.save_overload, args=one) for each, one in zip(made, kept, strict=True)
+        ]
+        for thread in saving:
+            thread.start()
+        for thread in saving:
+            thread.join()
+    again = compiling.kernel(double)
+    for types, compiled in kept:
+        found = again._cache.load_overload(types, again.targetctx)
+        assert found is not None
+        assert found.signature == compiled.signature
 
 
 def test_compiling_is_said_once_on_standard_error(tmp_path: Any) -> None:

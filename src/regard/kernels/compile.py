@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from numba.core import event
 from numba.core.ccallback import CFunc
 
 from regard.errors import RegardWarning
+
+if sys.platform != "win32":
+    import fcntl
 
 #: Sums may be taken in any order; NaN and ±inf keep their meaning. Division by zero is as in NumPy.
 _OPTIONS: dict[str, Any] = {
@@ -60,13 +64,14 @@ def _keep(made: Any, function: Callable[..., Any]) -> None:
     kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
         kept._source_stamp = _stamp(Path(function.__code__.co_filename).resolve().parent)
-        made._cache.save_overload = _saved(made._cache.save_overload)
+        made._cache.save_overload = _saved(made._cache.save_overload, Path(made._cache.cache_path))
 
 
-def _saved(save: Callable[..., None]) -> Callable[..., None]:
+def _saved(save: Callable[..., None], folder: Path) -> Callable[..., None]:
     def saved(*args: Any) -> None:
         try:
-            save(*args)
+            with _one_at_a_time(folder):
+                save(*args)
         except OSError as error:
             warnings.warn(
                 f"compiled kernels could not be kept ({error}); they are compiled again in every process until they "
@@ -76,6 +81,23 @@ def _saved(save: Callable[..., None]) -> Callable[..., None]:
             )
 
     return saved
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Numba looks which files there are, then takes the next number. Of two processes that do so at once one would
+    overwrite what the other kept, and whoever asked for the first kernel later would be given the second.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "regard.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # closing it would not, while a process that was forked now has it open
 
 
 def inline(function: Callable[..., Any]) -> Any:
