@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from regard.align.fertility.places import Tops
 from regard.align.ranks import Alone, Ranks, ranks, under_torchrun
 from regard.align.saved import Saved
+from regard.cli.main import app
 from tests.align.exhaustive import corpus, random_corpus
 
 
@@ -55,20 +57,22 @@ def test_what_is_kept_of_climbing_is_all_that_any_process_knows(seed: int, sente
     assert (sum(told, np.zeros_like(truth)) == truth).all()
 
 
-def launched(processes: int, *args: object) -> subprocess.CompletedProcess[bytes]:
-    """The command under torchrun, over the loopback, as many times as told."""
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [
-        *(start if processes > 1 else [sys.executable]),
-        "-m",
-        "regard",
-        "align",
-        "--model",
-        "agreement",
-        *map(str, args),
-    ]
+def launched(*args: object) -> subprocess.CompletedProcess[bytes]:
+    """The command in two processes under torchrun, over the loopback."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "regard"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, timeout=300, env=env)
+    return subprocess.run([*start, *command(args)], capture_output=True, timeout=300, env=env)
+
+
+def alone(*args: object) -> bytes:
+    """What the same command prints in this process."""
+    done = CliRunner().invoke(app, command(args))
+    assert done.exit_code == 0, done.stderr
+    return done.stdout_bytes
+
+
+def command(args: tuple[object, ...]) -> list[str]:
+    return ["align", "--model", "agreement", "--threads", "1", *map(str, args)]
 
 
 @pytest.mark.slow
@@ -78,16 +82,15 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     lines = [b" ||| ".join(b" ".join(side.sentence(s)) for side in (text.source, text.target)) for s in range(97)]
     path = tmp_path / "text"
     path.write_bytes(b"\n".join([*lines, b"a " * 12 + b"||| b", b""]))
-    options = ("--longest", 11, "--threads", 1)
-    one, two = (
-        launched(n, path, "--save", tmp_path / str(n), "--spool", tmp_path / f"spool{n}", *options) for n in (1, 2)
-    )
-    assert (one.returncode, two.returncode) == (0, 0), two.stderr.decode()
-    assert one.stdout == two.stdout
-    assert one.stdout.count(b"\n") == 98
+    options = (path, "--longest", 11)
+    one = alone(*options, "--save", tmp_path / "one", "--spool", tmp_path / "spool one")
+    two = launched(*options, "--save", tmp_path / "two", "--spool", tmp_path / "spool two")
+    assert two.returncode == 0, two.stderr.decode()
+    assert one == two.stdout
+    assert one.count(b"\n") == 98
     assert two.stderr.count(b"a sentence of more than 11 words") == 1
     assert two.stderr.count(b"8/8 hmm") == 1
-    first, other = (Saved.of(tmp_path / str(n)).arrays for n in (1, 2))
+    first, other = (Saved.of(tmp_path / name).arrays for name in ("one", "two"))
     assert list(first) == list(other)
     for name, array in first.items():
         np.testing.assert_allclose(array, other[name], atol=1e-6, err_msg=name)
@@ -98,16 +101,16 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
 def test_what_is_drawn_is_left_out_and_said(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("a b ||| x y\na ||| x\n")
-    two = launched(2, path, "--threads", 1, "--model", "best")
+    two = launched(path, "--model", "best")
     assert two.returncode == 0, two.stderr.decode()
     assert two.stderr.count(b"under torchrun nothing is drawn") == 1
-    assert two.stdout == launched(1, path, "--threads", 1).stdout
+    assert two.stdout == alone(path)
 
 
 @pytest.mark.slow
 def test_more_processes_than_sentences(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("a b ||| x y\n")
-    two = launched(2, path, "--threads", 1, "--probabilities")
+    two = launched(path, "--probabilities")
     assert two.returncode == 0, two.stderr.decode()
-    assert two.stdout == launched(1, path, "--threads", 1, "--probabilities").stdout
+    assert two.stdout == alone(path, "--probabilities")

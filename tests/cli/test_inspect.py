@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from pathlib import Path
 
@@ -44,10 +44,17 @@ def test_standard_input_gives_a_line_of_json_for_each_sentence() -> None:
 @pytest.mark.parametrize(
     ("stdin", "sentences"), [("I lost it.\nCome here!\n", ["I lost it.", "Come here!"]), ("", [FIRST])]
 )
-def test_a_pipe_is_read_when_no_sentence_is_given(stdin: str, sentences: list[str]) -> None:
-    command = [sys.executable, "-m", "regard.cli", "inspect", "--json"]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=True)
-    assert [json.loads(line)["sentence"] for line in done.stdout.splitlines()] == sentences
+def test_a_pipe_is_read_when_no_sentence_is_given(
+    stdin: str, sentences: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()  # a true one: whether it holds text is asked of the system
+    os.write(writing, stdin.encode())
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        with pytest.raises(SystemExit, match="0"):
+            app(["inspect", "--json"])
+    assert [json.loads(line)["sentence"] for line in capsys.readouterr().out.splitlines()] == sentences
 
 
 def test_pictures_and_pages_are_written(tmp_path: Path) -> None:

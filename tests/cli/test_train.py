@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from regard.cli.main import app
 
@@ -16,9 +17,8 @@ TOLD = [part for name, value in {**SIZES, **COURSE}.items() for part in (f"--{na
 SMALL = [*TOLD, "--events", "-", "--plot", "-"]
 
 
-def regard(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "regard.cli", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+def regard(*args: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, args)])
 
 
 @pytest.fixture
@@ -31,12 +31,13 @@ def text(tmp_path: Path) -> list[object]:
 
 def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    first = regard("train", *text, "--out", out, *SMALL, "--minutes", 0)
+    command = [sys.executable, "-m", "regard.cli", "train", *text, "--out", out, *SMALL, "--minutes", 0]
+    first = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120)
     assert first.returncode == 0, first.stderr
     assert "time is up: saved at update 1" in first.stderr
     assert "\x1b" not in first.stderr  # no terminal, no colours
     second = regard("train", *text, "--out", out, *TOLD)
-    assert second.returncode == 0, second.stderr
+    assert second.exit_code == 0, second.stderr
     assert "goes on at update 1" in second.stderr
     assert "epoch 2/2" in second.stderr
     assert second.stdout.startswith(f"{out}: ")
@@ -44,7 +45,7 @@ def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Pa
     model = {"config.json", "model.safetensors", "source.model", "target.model"}
     assert names - {"events"} == {*model, "run.json", "state.pt", "entropy.svg"}  # events: where TensorBoard is
     other = regard("train", *text, "--out", out, *SMALL, "--hidden", 9)
-    assert other.returncode == 2
+    assert other.exit_code == 2
     assert "hidden: the run in" in other.stderr
     assert other.stderr.count("\n") == 1
 
@@ -52,7 +53,7 @@ def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Pa
 def test_bad_input_is_one_line(text: list[object], tmp_path: Path) -> None:
     (tmp_path / "b").write_text("un\n")
     found = regard("train", *text, "--out", tmp_path / "run", *SMALL)
-    assert found.returncode == 2
+    assert found.exit_code == 2
     assert found.stderr.count("\n") == 1
     assert "ends after line 1" in found.stderr
     assert "Traceback" not in found.stderr
@@ -87,13 +88,13 @@ def test_a_value_that_cannot_be_is_named(
 
 def test_help_has_an_example() -> None:
     found = regard("train", "--help")
-    assert found.returncode == 0
+    assert found.exit_code == 0
     assert "--dev-src dev.en" in found.stdout
 
 
 def test_a_first_try_that_failed_leaves_the_directory_free(text: list[object], tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = regard("train", *text, "--out", out, *SMALL, "--source-pieces", 4000)
-    assert first.returncode == 2
+    assert first.exit_code == 2
     assert "source_pieces: 4000 pieces cannot be learnt: this text gives at most" in first.stderr
-    assert regard("train", *text, "--out", out, *SMALL).returncode == 0
+    assert regard("train", *text, "--out", out, *SMALL).exit_code == 0

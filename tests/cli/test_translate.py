@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner, Result
 
+from regard.cli.main import app
 from regard.translate import checkpoint
 from regard.translate.models.recurrent.bahdanau import Model
 from regard.translate.models.recurrent.config import Bahdanau
@@ -17,10 +19,8 @@ from regard.translate.text.vocabulary import Vocabulary
 LINES = ["one two three", "two three", "three one two one"] * 20
 
 
-def translate(text: str | bytes, *args: object) -> subprocess.CompletedProcess[bytes]:
-    raw = text if isinstance(text, bytes) else text.encode()
-    command = [sys.executable, "-m", "regard.cli", "translate", "--threads", "1", *map(str, args)]
-    return subprocess.run(command, input=raw, capture_output=True, timeout=120)
+def translate(text: str | bytes, *args: object) -> Result:
+    return CliRunner().invoke(app, ["translate", "--threads", "1", *map(str, args)], input=text)
 
 
 @pytest.fixture(scope="module")
@@ -41,23 +41,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_line_for_each_in_order(model: Path) -> None:
-    alone = [translate(f"{line}\n", "--model", model).stdout for line in LINES[:3]]
+    alone = [translate(f"{line}\n", "--model", model).stdout_bytes for line in LINES[:3]]
     assert len(set(alone)) > 1
     found = translate("\n".join(["", *LINES[:3], "  ", LINES[0]]), "--model", model)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout == b"\n" + b"".join(alone) + b"\n" + alone[0]
+    assert found.exit_code == 0, found.stderr
+    assert found.stdout_bytes == b"\n" + b"".join(alone) + b"\n" + alone[0]
 
 
 def test_more_lines_than_a_batch(model: Path) -> None:
     found = translate("one\n" * 300, "--model", model, "--beam", 1)
-    lines = found.stdout.decode().split("\n")
+    lines = found.stdout_bytes.decode().split("\n")
     assert len(lines) == 301
     assert set(lines[:-1]) == {lines[0]}
 
 
 def test_nothing_in_nothing_out(model: Path) -> None:
     found = translate("", "--model", model)
-    assert (found.returncode, found.stdout) == (0, b"")
+    assert (found.exit_code, found.stdout_bytes) == (0, b"")
 
 
 @pytest.mark.parametrize(
@@ -66,21 +66,21 @@ def test_nothing_in_nothing_out(model: Path) -> None:
 )
 def test_bad_options(args: list[object], said: str) -> None:
     found = translate("one\n", *args)
-    assert found.returncode == 2
-    assert said in found.stderr.decode()
-    assert found.stderr.count(b"\n") == 1
+    assert found.exit_code == 2
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1
 
 
 def test_a_directory_that_lacks_a_file(tmp_path: Path) -> None:
     found = translate("one\n", "--model", tmp_path)
-    assert found.returncode == 2
-    assert b"lacks config.json" in found.stderr
+    assert found.exit_code == 2
+    assert "lacks config.json" in found.stderr
 
 
 def test_input_that_is_not_utf8(model: Path) -> None:
     found = translate(b"one\ncaf\xe9\n", "--model", model)
-    assert found.returncode == 2
-    assert b"not UTF-8 at byte 7 (0xe9)" in found.stderr
+    assert found.exit_code == 2
+    assert "not UTF-8 at byte 7 (0xe9)" in found.stderr
 
 
 def test_a_reader_that_leaves_early_is_no_fault(model: Path) -> None:
