@@ -1,16 +1,18 @@
-"""What every test gets: a seed of its own, torch left as it was found, and a way to the corpora."""
+"""What every test gets: a seed of its own, torch left as it was found, a way to the corpora, and company or none."""
 
 from __future__ import annotations
 
 import os
 import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
+
+from tests.alone import Room
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,10 +32,30 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+ROOM = pytest.StashKey[Room]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """From a source tree that is not installed, the project's own plugin is there all the same."""
+    """From a source tree that is not installed, the project's own plugin is there all the same.
+
+    One worker of several (``pytest -n``) has one thread, and so has what its tests start: they share the cores.
+    """
     if not config.pluginmanager.hasplugin("regard"):
         config.pluginmanager.import_plugin("regard.doctor.plugin")
+    if hasattr(config, "workerinput"):
+        torch.set_num_threads(1)
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        config.stash[ROOM] = Room(Path(config.option.basetemp).parent)  # each worker's own is a folder in it
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that is marked `alone` has the machine to itself."""
+    room = item.config.stash.get(ROOM, None)
+    if room is None:
+        return (yield)
+    with room.entered(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +69,8 @@ def _same_every_time(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     torch.set_default_dtype(dtype)
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(deterministic)
+    if torch.are_deterministic_algorithms_enabled() != deterministic:  # setting it imports the compiler, for seconds
+        torch.use_deterministic_algorithms(deterministic)
     torch.set_grad_enabled(grad)
 
 

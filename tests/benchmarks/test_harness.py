@@ -92,6 +92,7 @@ def test_a_race_calls_in_turn_and_leaves_the_warm_up_out() -> None:
     assert found.row("b", "work").unit == "× its time"
 
 
+@pytest.mark.alone
 def test_a_short_call_is_repeated_to_be_timed() -> None:
     calls: list[int] = []
     race(FULL, [Contender("short", lambda: lambda: calls.append(1))], rounds=1, warmup=1)

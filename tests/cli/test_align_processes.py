@@ -45,6 +45,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_killed_and_interrupted_it_goes_on(text: Path, tmp_path: Path) -> None:
     """Killed, run again and interrupted, run again: the links are those of one run, and every file is whole."""
