@@ -255,6 +255,25 @@ def test_an_additive_score_with_a_bias_has_it_beside_the_query(engine: str) -> N
     close(part.query.weight.grad, wider.query.weight.grad[:, :-1])
 
 
+@pytest.mark.parametrize("engine", ["reference", "tiled"])
+def test_additive_scores_of_thousands_do_not_overflow(engine: str) -> None:
+    """Code has been published that takes exp of these scores as they are."""
+    part = score.Additive(11, 13, width=5).double()
+    with torch.no_grad():
+        for parameter in part.parameters():
+            parameter.normal_()
+        part.energy.copy_(torch.tensor([3e3, -4e3, 5e3, 2e3, -1e3]))
+    q, k, v = randn(1, 2, 3, 11), randn(1, 2, 7, 13), randn(1, 2, 7, 17)
+    s = part(q, k)
+    assert s.exp().isinf().any()
+    assert (s.exp() == 0).any()
+    r = regard.read(q, k, v, score=part, engine=engine, telemetry=False)
+    top = s.amax(-1, keepdim=True)
+    e = (s - top).exp()
+    close(r.output, (e / e.sum(-1, keepdim=True)) @ v, 1e-8)
+    close(r.lse, (top + e.sum(-1, keepdim=True).log()).squeeze(-1), 1e-8)
+
+
 def test_an_untrained_additive_score_looks_everywhere_alike() -> None:
     part = score.Additive(512, 512, width=64)
     assert (part.energy == 0).all()

@@ -31,6 +31,25 @@ def test_a_step_is_nn_gru_cell() -> None:
     torch.testing.assert_close(found, cell(inputs, state))
 
 
+def test_the_unit_of_the_article_is_another() -> None:
+    """s' = (1 − z) s + z tanh(x_n + U (r ∘ s)): the same only where r = 1, and with z turned about."""
+    state, x, U = torch.randn(7, 5).double(), torch.randn(7, 15).double(), torch.randn(15, 5).double()
+
+    def article(x: Tensor) -> Tensor:
+        U_r, U_z, U_n = U.split(5)
+        r, z, n = x.split(5, -1)
+        reset, new = (r + state @ U_r.t()).sigmoid(), (z + state @ U_z.t()).sigmoid()
+        after: Tensor = (1 - new) * state + new * torch.tanh(n + (reset * state) @ U_n.t())
+        return after
+
+    sides = torch.tensor([1.0, -1.0, 1.0]).double().repeat_interleave(5)
+    turned = (x * sides, (state @ U.t()) * sides)
+    apart = [(gru_step(*given, state) - article(x)).abs().amax() for given in ((x, state @ U.t()), turned)]
+    assert min(apart) > 0.1
+    x = x + torch.tensor([1e3, 0.0, 0.0]).double().repeat_interleave(5)  # r = 1: nothing is reset
+    torch.testing.assert_close(gru_step(x * sides, turned[1], state), article(x))
+
+
 def test_gradients() -> None:
     torch.manual_seed(1)
     assert torch.autograd.gradcheck(gru, (numbers(2, 3, 2, 6), numbers(2, 6, 2), numbers(2, 6)))
