@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,16 @@ def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Pa
     assert second.stdout.startswith(f"{out}: ")
     names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
     model = {"config.json", "model.safetensors", "source.model", "target.model"}
-    assert names - {"events"} == {*model, "run.json", "state.pt", "entropy.svg"}  # events: where TensorBoard is
+    assert names - {"events"} == {
+        *model,
+        "run.json",
+        "state.pt",
+        "history.json",
+        "entropy.svg",
+    }  # events: where TensorBoard is
+    epochs = json.loads((out / "history.json").read_text())["epochs"]
+    assert [line["epoch"] for line in epochs] == [1, 2]
+    assert set(epochs[0]) == {"epoch", "updates", "loss", "dev_loss", "bleu", "entropy", "seconds"}
     other = regard("train", *text, "--out", out, *SMALL, "--hidden", 9)
     assert other.exit_code == 2
     assert "hidden: the run in" in other.stderr

@@ -8,6 +8,7 @@
     target.model
     run.json            the arguments of the training and a fingerprint of its text
     state.pt            what a killed run needs to go on: weights, optimiser, random state, position, history
+    history.json        what was measured at the end of each epoch, for who reads it
 
 The first four are enough to translate. Every file is written beside its place, flushed to the disk and renamed over
 the old one, so that at any moment each name is either the old file or the new one, whole.

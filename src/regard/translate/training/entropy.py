@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.translate.models.encoder_decoder import EncoderDecoder
+from regard.translate.models.encoder_decoder import EncoderDecoder, Looks
 from regard.translate.text.batches import Batch, collate
 from regard.translate.training.device import moved
 
@@ -73,6 +73,8 @@ class Sample:
     @torch.no_grad()
     def entropies(self, model: EncoderDecoder[Any, Any]) -> Entropies:
         """Of each layer's each head, the mean over the sample's target pieces; of a model that never looks, none."""
+        if not isinstance(model, Looks):
+            return []
         device = next(model.parameters()).device
         summed, count = torch.zeros(()), 0
         for batch in self.batches:

@@ -191,6 +191,7 @@ class Run:
             self._tick()
             close(at, self.learner, self.exam, settings, self.out, self.report.say)
             self._save()
+            checkpoint.write_json(self.out / "history.json", {"epochs": at.history})
             self.events.epoch(at.history[-1])
             self._draw()
         return self._outcome()
