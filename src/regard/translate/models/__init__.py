@@ -51,7 +51,7 @@ def architecture(name: str) -> Architecture:
     Raises:
         RegardError: there is none (lists those that are).
 
-    >>> architecture("transformer").sizes
+    >>> architecture("transformer").sizes[:5]
     ('width', 'heads', 'layers', 'feed', 'norm')
     """
     if name not in ARCHITECTURES:
