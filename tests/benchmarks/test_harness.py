@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -92,11 +93,12 @@ def test_a_race_calls_in_turn_and_leaves_the_warm_up_out() -> None:
     assert found.row("b", "work").unit == "× its time"
 
 
-@pytest.mark.alone
-def test_a_short_call_is_repeated_to_be_timed() -> None:
-    calls: list[int] = []
-    race(FULL, [Contender("short", lambda: lambda: calls.append(1))], rounds=1, warmup=1)
-    assert len(calls) == 1 + 1 + 50
+@pytest.mark.parametrize(("takes", "repeats"), [(1e-6, 50), (1e-3, 10), (0.02, 1)])
+def test_a_short_call_is_repeated_to_be_timed(takes: float, repeats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[float] = []  # the clock stands still between them
+    monkeypatch.setattr("benchmarks.harness.timing.time", SimpleNamespace(perf_counter=lambda: sum(calls)))
+    race(FULL, [Contender("short", lambda: lambda: calls.append(takes))], rounds=1, warmup=1)
+    assert len(calls) == 1 + 1 + repeats
 
 
 def test_one_that_fails_says_why_and_the_others_go_on() -> None:
