@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -25,6 +26,12 @@ def logsumexp(x: Tensor, dim: int) -> Tensor:
     total = torch.exp(x - top).sum(dim)
     empty = total == 0
     return torch.where(empty, -math.inf, top.squeeze(dim) + torch.where(empty, 1.0, total).log())
+
+
+def as_written(device: torch.device) -> AbstractContextManager[object]:
+    """Where autocast is on, it is off inside: what is computed there is computed in the precision it says."""
+    on = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if on else nullcontext()
 
 
 def finite(x: Tensor) -> Tensor:

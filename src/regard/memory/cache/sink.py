@@ -16,7 +16,7 @@ from regard.memory.cache.buffer import aligned
 from regard.memory.cache.chunk import Chunk, Counts, same
 from regard.memory.cache.contiguous import CacheState, StaticCache
 from regard.memory.cache.kept import Kept
-from regard.memory.cache.looks import Telemetry, stacked
+from regard.memory.cache.looks import Look, Telemetry, stacked
 from regard.memory.cache.sliding import SlidingCache
 from regard.memory.given import check_index, lengths
 from regard.memory.readings import joined, where_valid
@@ -102,12 +102,20 @@ class SinkCache(Cache[SinkState]):
         look, held = self._look(telemetry), state.held
         if same(state.first.held) and same(state.recent.held):
             n = held[0] if held else 0
+            apart = not self._standing.asks_places and type(self.normalize) is Softmax and look.at_once
+            if n > self.sinks and apart and same(state.recent.starts) and same(state.recent.stops):
+                return self._apart(state, q, look)
             return look.last(q, Kept.given(*self.pairs(state)), (0,) * len(held), held, (n,) * len(held))
         rows = []
         for b, n in enumerate(held):
             alone = Kept.given(*self.pairs(self.reorder(state, torch.tensor([b]))))
             rows.append(look.last(q[b : b + 1], alone, (0,), (n,), (n,)))
         return stacked(rows)
+
+    def _apart(self, state: SinkState, q: Tensor, look: Look) -> Reading:
+        """Sinks and passing pairs read where they lie and merged, as no key turns: nothing is copied."""
+        both = (Kept(one.k, one.v, self.store, one.dtype) for one in (state.recent, state.first))
+        return Reading.merge(*(look.plain(q, held) for held in both))
 
     def step(
         self,

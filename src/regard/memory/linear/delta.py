@@ -14,7 +14,7 @@ from regard.memory.given import check_queries
 from regard.memory.linear.segments import over
 from regard.memory.linear.sums import check_sizes, cleared
 from regard.memory.readings import unweighted, where_valid
-from regard.numerics import wide
+from regard.numerics import as_written, wide
 from regard.reading import Reading
 
 CHUNK, STRETCH = 64, 512
@@ -81,7 +81,7 @@ class DeltaMemory(PairMemory[DeltaState]):
         """o = Sᵀq (B, H, L, E)."""
         check_queries("DeltaMemory", q, self.batch(state), self.heads, self.width)
         B, H, L, _ = q.shape
-        with torch.autocast(q.device.type, enabled=False):
+        with as_written(q.device):
             kind = torch.promote_types(state.matrix.dtype, wide(q).dtype)
             asked = self._turned(q.to(kind)).reshape(B, self.heads, -1, self.width)
             output = (asked @ state.matrix.to(kind)).reshape(B, H, L, self.value_width)
@@ -133,9 +133,10 @@ class DeltaMemory(PairMemory[DeltaState]):
             there = None if here is None else here[:, 0]
             k, v = self._turned(cleared(k.to(kind), there)), cleared(v.to(kind), there)
             asked = self._turned(cleared(q.to(kind), there)) if reads else None
-            return chunked(state[0], asked, k, v, cleared(beta.to(kind).unsqueeze(-1), there), CHUNK)
+            by = cleared(beta.to(kind).unsqueeze(-1), there)
+            return one(state[0], asked, k, v, by) if L == 1 else chunked(state[0], asked, k, v, by, CHUNK)
 
-        with torch.autocast(k.device.type, enabled=False):
+        with as_written(k.device):
             edges = [*range(0, L, STRETCH), L]
             (output,), (matrix,) = over(body, (state.matrix.to(kind),), (q, k, v, beta, here), edges)
         seen = state.seen + (L if valid is None else valid.sum(-1))
@@ -165,6 +166,15 @@ def unit(x: Tensor) -> Tensor:
     x = x / torch.where(most > 0, most, 1.0)
     square = (x * x).sum(-1, keepdim=True)
     return x * torch.where(square > 0, square, 1.0).rsqrt()
+
+
+def one(matrix: Tensor, q: Tensor | None, k: Tensor, v: Tensor, beta: Tensor) -> tuple[tuple[Tensor], tuple[Tensor]]:
+    """The same as :func:`chunked` for one pair: S ← S + k (β (v − Sᵀk))ᵀ, and o = Sᵀq."""
+    matrix = matrix + k.mT @ (beta * (v - k @ matrix))
+    if q is None:
+        return (v[..., :0],), (matrix,)
+    B, H = q.shape[:2]
+    return ((q.reshape(B, k.shape[1], -1, q.shape[-1]) @ matrix).reshape(B, H, 1, -1),), (matrix,)
 
 
 def chunked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from abc import ABC, abstractmethod
@@ -39,7 +40,7 @@ class FeatureMap(ABC):
         """Operations for the features of one vector, by count."""
         return 4.0 * self.size(width)
 
-    @property
+    @functools.cached_property
     def mark(self) -> int:
         """A number that tells this map from others: a state is read by the map that wrote it."""
         return zlib.crc32(repr(self).encode())

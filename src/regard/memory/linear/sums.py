@@ -16,7 +16,7 @@ from regard.memory.linear.features import FeatureMap
 from regard.memory.linear.segments import over, wanted
 from regard.memory.linear.walking import can_walk, in_kernel, walked
 from regard.memory.linear.within import added, asked, averaged, causal, log_features, refused
-from regard.numerics import wide
+from regard.numerics import as_written, wide
 from regard.reading import Reading
 
 CHUNK, STRETCH = 64, 512
@@ -64,7 +64,7 @@ class FeatureMemory(PairMemory[LinearState]):
         if not k.shape[2]:
             return state
         kind = _kind(state, k, v)
-        with torch.autocast(k.device.type, enabled=False):
+        with as_written(k.device):
             a = log_features(self.map, cleared(k.to(kind), valid), valid)
             sums = (state.sums.to(kind), state.total.to(kind), state.top.to(kind))
             return self._next(state, added(sums, a, cleared(v.to(kind), valid)), valid, k.shape[2])
@@ -74,7 +74,7 @@ class FeatureMemory(PairMemory[LinearState]):
         self._check_mark(state)
         check_queries(type(self).__name__, q, self.batch(state), self.heads, self.width)
         B, H, L, _ = q.shape
-        with torch.autocast(q.device.type, enabled=False):
+        with as_written(q.device):
             kind = _kind(state, q)
             b = self.map.log(q.to(kind)).reshape(B, self.heads, -1, self.map.size(self.width))
             num, den, c = asked((state.sums.to(kind), state.total.to(kind), state.top.to(kind)), b)
@@ -91,7 +91,7 @@ class FeatureMemory(PairMemory[LinearState]):
         if not k.shape[2]:
             return self.read(state, q), state
         if k.shape[2] == 1:
-            return super().step(state, q, k, v, valid=valid)
+            return super().step(state, q, k, v, valid=valid) if valid is not None else self._one(state, q, k, v)
         B, H, L, _ = q.shape
         who, kind, there = type(self).__name__, _kind(state, q, k, v), None if valid is None else valid.unsqueeze(1)
 
@@ -119,7 +119,7 @@ class FeatureMemory(PairMemory[LinearState]):
             return found
 
         edges = [*range(0, L, STRETCH), L]
-        with torch.autocast(q.device.type, enabled=False):
+        with as_written(q.device):
             sums = (state.sums.to(kind), state.total.to(kind), state.top.to(kind))
             given = (q, k, v, there)
             if can_walk(q) and not wanted(*sums, *given):
@@ -130,6 +130,19 @@ class FeatureMemory(PairMemory[LinearState]):
         seen = (state.seen[:, None] + count).unsqueeze(1).expand(B, H, L)
         seen = seen if there is None else torch.where(there, seen, 0)
         return self._reading(output, lse, seen, q.dtype), self._next(state, (after[0], after[1], after[2]), valid, L)
+
+    def _one(self, state: LinearState, q: Tensor, k: Tensor, v: Tensor) -> tuple[Reading, LinearState]:
+        """A step of one pair in every row, checked already: what is read is never empty."""
+        B, H = q.shape[:2]
+        kind = _kind(state, q, k, v)
+        with as_written(k.device):
+            before = state.sums.to(kind), state.total.to(kind), state.top.to(kind)
+            sums = added(before, self.map.log(k.to(kind)), v.to(kind))
+            num, den, c = asked(sums, self.map.log(q.to(kind)).reshape(B, self.heads, H // self.heads, -1))
+            output, lse = averaged(type(self).__name__, num, den, c, None)
+        after = self._next(state, sums, None, 1)
+        seen = after.seen[:, None, None].expand(B, H, 1)
+        return self._reading(output.reshape(B, H, 1, self.value_width), lse.reshape(B, H, 1), seen, q.dtype), after
 
     def cost(self, length: int) -> Cost:
         """A pair written and a query read for each of G heads; the state is moved three times, at any length."""

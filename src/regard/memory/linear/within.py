@@ -28,7 +28,8 @@ def added(state: Sums, a: Tensor, v: Tensor) -> Sums:
     """The sums with the pairs of log φ(k) = a (B, G, T, F), −∞ where there is none, and v."""
     sums, total, before = state
     top = torch.maximum(before, a.detach().amax(2))
-    old, new = torch.exp(before - finite(top)), torch.exp(a - finite(top).unsqueeze(2))
+    near = finite(top)
+    old, new = torch.exp(before - near), torch.exp(a - near.unsqueeze(2))
     return sums * old.unsqueeze(-1) + new.mT @ v, total * old + new.sum(2), top
 
 
