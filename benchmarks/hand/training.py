@@ -19,7 +19,7 @@ __all__ = ["Learner", "Recipe", "trained"]
 class Recipe:
     """Updates of Adam on freshly drawn lines; the rate falls to 0 in a straight line over the second half."""
 
-    steps: int = 300
+    steps: int = 400
     batch: int = 32
     rate: float = 5e-3
     clip: float = 10.0
