@@ -43,8 +43,9 @@ def draw_panels(spots: Sequence[Spot], path: Path) -> None:
             )
         across, up = here[0].axes
         plot.set(title=panel, xlabel=across, ylabel=up)
-        plot.set_xscale("log", base=2)
-        plot.xaxis.set_major_formatter(_short)
+        if here[0].by_powers:
+            plot.set_xscale("log", base=2)
+            plot.xaxis.set_major_formatter(_short)
         if here[0].logarithmic:
             plot.set_yscale("log")
         plot.grid(alpha=0.3)

@@ -149,7 +149,9 @@ class Spot:
     y: float
     axes: tuple[str, str]
     logarithmic: bool = False
-    """Whether y is drawn by its logarithm; x always is."""
+    """Whether y is drawn by its logarithm."""
+    by_powers: bool = True
+    """Whether x is drawn by its logarithm."""
     peer: bool = False
     """Whether it is somebody else's, and drawn with a broken line."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.harness.report import figure
 from benchmarks.harness.row import Line, Row
+from benchmarks.harness.seeds import numbers_of
 from benchmarks.harness.setting import Setting
 from benchmarks.recall import experiments
 from benchmarks.recall.experiment import Experiment
@@ -18,7 +19,13 @@ __all__ = ["learn", "tasks"]
 Rows = Callable[[Setting, Say], Iterator[Row | Line]]
 
 
-def learn(task: str, memory: str | None, seeds: str, steps: int | None, logs: Path | None) -> Rows:
+def learn(
+    task: str,
+    memory: str | None = None,
+    seeds: str = "0,1,2",
+    steps: int | None = None,
+    logs: Path | None = Path("runs/memory"),
+) -> Rows:
     """Trains ``memory`` (names with commas between; all arms when None) on ``task``, once for every seed.
 
     Raises:
@@ -29,7 +36,7 @@ def learn(task: str, memory: str | None, seeds: str, steps: int | None, logs: Pa
     for arm in arms:
         if arm not in experiment.arms:
             raise unknown_name(f"--memory (of --task {task})", arm, experiment.arms)
-    numbers = _seeds(seeds)
+    numbers = numbers_of(seeds)
     if steps is not None and steps < 1:
         raise RegardError(f"--steps: found {steps}, wanted at least 1")
 
@@ -49,16 +56,6 @@ def learn(task: str, memory: str | None, seeds: str, steps: int | None, logs: Pa
 def tasks() -> dict[str, str]:
     """What can be learnt, by name, and by which models."""
     return {name: ", ".join(experiments.named(name).arms) for name in experiments.known()}
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise RegardError(f"--seeds: found {text!r}, wanted whole numbers with commas between, as 0,1,2") from None
-    if len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise RegardError(f"--seeds: found {text!r}, wanted each number once, none below 0")
-    return numbers
 
 
 def _line(experiment: Experiment, arm: str, seed: int, outcome: Outcome) -> Line:

@@ -43,6 +43,7 @@ GOALS = {
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
     "streaming": Counter({"≤ 1.1": 1}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
+    "translate": Counter(),
     "tiles": Counter({"≤ 1.5": 36, "≤ 25": 9}),
     "watch": Counter({"≤ 1.3": 1, "≤ 3": 1, "≤ 300": 2, "≥ 16": 1}),
     "window": Counter({"≥ 25": 1, "≤ 1": 1, "≥ 20": 1}),

@@ -37,7 +37,7 @@ from regard.errors import RegardError
 TITLE = "what is learnt"
 def rows(setting):
     yield Row("all memories", "", "s", 1.0)
-def learn(task, memory, seeds, steps, logs):
+def learn(task, memory=None, seeds="0,1,2", steps=None, logs=None):
     if task != "copy":
         raise RegardError(f"--task: {task}")
     def rows(setting, say):
@@ -153,6 +153,8 @@ def test_tasks_are_listed_by_the_benchmark_that_trains(learner: Path) -> None:
         (["sums", "--task", "copy"], "--task: found it with sums, only 'memory' takes it"),
         (["--seeds", "0"], "--seeds: found it with all benchmarks"),
         (["memory", "--steps", "3"], "--steps: it needs --task"),
+        (["memory", "--task", "copy", "--corpus", "x"], "--corpus: found it with memory, only 'translate' takes it"),
+        (["translate", "--epochs", "3"], "--epochs: it needs --corpus"),
         (["memory", "--task", "cop"], "--task: cop"),
         (["memory", "--task", "copy", "--device", "cuda"], "cuda"),
     ],

@@ -16,7 +16,7 @@ missing or fails becomes a row that says so:
         found = race(setting, [Contender("regard", ours), Contender("eager", eager)])
         yield found.row("eager", "what was done", goal=at_least(25))
 
-One of them, `memory`, also trains: `learn(task, memory, seeds, steps, logs)` checks what was asked for and returns a
+Some also train (`regard.cli.learning`): `learn(**options)` is given the options that were, checks them, and returns a
 function of the setting and of `say`, which is told how far the training is; `tasks()` says what can be learnt.
 """
 
@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from regard.cli.learning import LEARNING, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,8 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 DEVICES, DTYPES = ("cpu", "cuda"), ("float32", "bfloat16", "float16")
-LEARNS = "memory"  # the benchmark that trains models, and takes the options for it
 ENDINGS = (".svg", ".png", ".pdf")
+TRAINING = "Benchmarks that train"
 
 
 def bench(
@@ -71,19 +73,52 @@ def bench(
     ] = False,
     task: Annotated[
         str | None,
-        typer.Option(help="memory: train models on this task and say what they recall; memory --list names them."),
+        typer.Option(
+            help="memory: train models on this task and say what they recall; memory --list names them.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="memory --task: the models, with commas; all when left out.")
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="memory --task: the models, with commas; all when left out.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="memory --task: at most so many updates.", rich_help_panel=TRAINING)
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="translate: train translators on these texts, with commas.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="translate --corpus: the models, with commas; all when left out.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="translate --corpus: passes over the text. [default: 20]", rich_help_panel=TRAINING),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="memory --task: one training each. [default: 0,1,2]")
+        str | None,
+        typer.Option(
+            metavar="NUMBERS",
+            help="One training each. [default: 0,1,2 of memory, 1 of translate]",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="memory --task: at most so many updates.")] = None,
     logs: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="memory --task: logs, and what a stopped run goes on from. [default: runs/memory]"
+            metavar="DIR",
+            help="Logs, and what a stopped run goes on from. [default: runs/memory or runs/translate]",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     from_: Annotated[Path, typer.Option("--from", metavar="DIR", help="The folder that holds the benchmarks.")] = Path(
@@ -110,19 +145,22 @@ def bench(
       regard bench --quick
 
       regard bench memory --task copy --memory lstm --seeds 0
+
+      regard bench translate --corpus multi30k-en-fr --model cho,bahdanau --plot lengths.svg
     """
     from rich.console import Console
 
     console = Console(stderr=json_, highlight=False)
     if not console.is_terminal:
         console.width = 160  # nobody's window: a table that is not folded
-    given = {"--task": task, "--memory": memory, "--seeds": seeds, "--steps": steps, "--logs": logs}
-    _check_learning(name, device, [option for option, value in given.items() if value is not None])
+    options = {"task": task, "memory": memory, "corpus": corpus, "model": model}
+    learning = asked(name, device, {**options, "seeds": seeds, "steps": steps, "epochs": epochs, "logs": logs})
     modules = {each: _load(from_, each) for each in _choose(_find(from_), name)}
     if list_:
         listed = {each: _title(module) for each, module in modules.items()}
-        if name == LEARNS:
-            listed |= {f"{name} --task {each}": says for each, says in modules[name].tasks().items()}
+        if name in LEARNING:
+            what = f"{name} --{LEARNING[name].needs}"
+            listed |= {f"{what} {each}": says for each, says in modules[name].tasks().items()}
         if json_:
             print(json.dumps(listed, ensure_ascii=False))
             return
@@ -134,9 +172,8 @@ def bench(
     for module in modules.values():
         _title(module)
     runs = {each: _rows(module) for each, module in modules.items()}
-    if task is not None:
-        learn = modules[LEARNS].learn
-        runs = {LEARNS: learn(task, memory, seeds or "0,1,2", steps, logs or Path("runs/memory"))}
+    if name is not None and learning:
+        runs = {name: modules[name].learn(**learning)}
     report = _report(device, dtype, engine, rounds, quick)
     try:
         _run(runs, report, Console(stderr=True))
@@ -225,18 +262,6 @@ def _check(device: str, dtype: str, engine: str | None, plot: Path | None) -> No
 
         if not torch.cuda.is_available():
             raise RegardError("--device cuda: PyTorch sees no CUDA device here; run it without --device, on the CPU")
-
-
-def _check_learning(name: str | None, device: str, given: list[str]) -> None:
-    """Raises where options of learning are given to what learns nothing, or without a task to learn."""
-    from regard.errors import RegardError
-
-    if given and name != LEARNS:
-        raise RegardError(f"{given[0]}: found it with {name or 'all benchmarks'}, only {LEARNS!r} takes it")
-    if given and "--task" not in given:
-        raise RegardError(f"{given[0]}: it needs --task, what is to be learnt")
-    if given and device != "cpu":
-        raise RegardError(f"--device {device}: models are trained on the CPU; leave it out")
 
 
 def _find(folder: Path) -> list[str]:

@@ -24,7 +24,7 @@ def close(
         NotFinite: a weight is not; nothing was kept.
     """
     learner.check()
-    line = {"loss": at.loss, **exam.measure(learner.average)}
+    line = {"loss": at.loss, **exam.measure(learner.average), "pieces": at.pieces, "learning": round(at.learning, 1)}
     at.turn()
     at.history.append({"epoch": at.epoch, "updates": at.updates, **line, "seconds": round(at.seconds, 1)})
     better = exam.better(line, at.best)

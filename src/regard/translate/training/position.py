@@ -20,6 +20,7 @@ class Position:
     updates: int = 0
     summed: float = 0.0  # loss of the epoch under way, summed over target pieces
     pieces: int = 0  # target pieces of the epoch under way
+    learning: float = 0.0  # seconds of its updates
     best: float | None = None
     stale: int = 0
     seconds: float = 0.0
@@ -34,7 +35,7 @@ class Position:
     def turn(self) -> None:
         """An epoch is done, the next begins."""
         self.epoch += 1
-        self.batch, self.summed, self.pieces = 0, 0.0, 0
+        self.batch, self.summed, self.pieces, self.learning = 0, 0.0, 0, 0.0
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,7 @@ class Run:
             while at.batch < len(epoch):
                 batches = epoch.batches(at.batch, settings.accumulate)
                 self._met = epoch.order[at.batch : at.batch + len(batches)]
+                start = time.monotonic()
                 step = self.learner.update(batches, at.updates + 1, at.epoch + at.batch / len(epoch))
                 at.updates += 1
                 at.batch += len(batches)
@@ -178,6 +179,7 @@ class Run:
                 at.pieces += step.pieces
                 said += step.pieces
                 now = time.monotonic()
+                at.learning += now - start
                 speed = said / max(now - began, 1e-9)
                 standing = Standing(at.epoch + 1, settings.epochs, at.batch, len(epoch), at.loss, speed)
                 pace = pace or Pace(standing.share, now)

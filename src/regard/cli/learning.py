@@ -1,0 +1,46 @@
+"""Which benchmarks train models, and the options of `regard bench` that are theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import RegardError
+
+__all__ = ["LEARNING", "asked"]
+
+
+@dataclass(frozen=True)
+class Learning:
+    """A benchmark that trains when it is told what by ``needs``, and the options it ``takes``, that one included."""
+
+    needs: str
+    takes: tuple[str, ...]
+
+
+LEARNING = {
+    "memory": Learning("task", ("task", "memory", "seeds", "steps", "logs")),
+    "translate": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
+}
+
+
+def asked(name: str | None, device: str, options: Mapping[str, object]) -> dict[str, Any]:
+    """The options of learning that were given, of ``options``; empty where nothing is to be learnt.
+
+    Raises:
+        RegardError: an option for what does not take it, without what is to be learnt, or for another device.
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    if not given:
+        return {}
+    learning = LEARNING.get(name or "")
+    for option in given:
+        takers = " or ".join(repr(each) for each, known in LEARNING.items() if option in known.takes)
+        if learning is None or option not in learning.takes:
+            raise RegardError(f"--{option}: found it with {name or 'all benchmarks'}, only {takers} takes it")
+        if learning.needs not in given:
+            raise RegardError(f"--{option}: it needs --{learning.needs}, what is to be learnt")
+    if device != "cpu":
+        raise RegardError(f"--device {device}: models are trained on the CPU; leave it out")
+    return given
