@@ -259,3 +259,16 @@ def test_a_full_cache_says_so_before_it_writes() -> None:
 def test_parts_that_do_not_fit_are_refused(build: Any, message: str) -> None:
     with pytest.raises(regard.RegardError, match=message):
         build()
+
+
+def test_sinks_of_rows_that_hold_equally_many_at_other_places_are_each_rows_own() -> None:
+    cache = SinkCache(2, 4, sinks=1, window=3)
+    k, v, q = torch.randn(2, 2, 9, 4), torch.randn(2, 2, 9, 4), torch.randn(2, 2, 1, 4)
+    state = cache.reset(2)
+    for t in range(9):
+        state = cache.write(state, k[:, :, t : t + 1], v[:, :, t : t + 1], valid=torch.tensor([[True], [t > 1]]))
+    assert len(set(state.held)) == 1 < len(set(state.recent.starts))
+    found = cache.read(state, q)
+    for b in range(2):
+        alone = cache.read(cache.reorder(state, torch.tensor([b])), q[b : b + 1])
+        torch.testing.assert_close(found.output[b : b + 1], alone.output)
