@@ -18,8 +18,10 @@ from regard.translate.decoding.decode import decode
 from regard.translate.decoding.hypothesis import Hypothesis
 from regard.translate.decoding.penalty import Penalty
 from regard.translate.decoding.sampling import Sampling
+from regard.translate.decoding.words import copied, text_of
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.vocabulary import Vocabulary
+from regard.translate.text.words import END
 
 __all__ = ["Translation", "Translator"]
 
@@ -29,11 +31,11 @@ class Translation:
     """One sentence translated.
 
     ``source`` holds S pieces and ``target`` T pieces, both closed by ``</s>`` (a target cut at its length limit is
-    not). ``score`` is what the search ranked it by. ``weights`` (T, S) is the soft alignment: row i is where the
-    decoder looked before it said piece i, and sums to 1; of a model with several looks a step, the mean over its layers
-    and heads; (0, 0) where looks were not asked for. ``on_padding`` is the largest weight that fell behind the
-    sentence's own end, where it is padded; it is 0, or the mask is broken. An empty sentence has no pieces, and weights
-    (0, 0).
+    not), as they stand in the texts, ``▁`` for a space. ``score`` is what the search ranked it by. ``weights`` (T, S)
+    is the soft alignment: row i is where the decoder looked before it said piece i, and sums to 1; of a model with
+    several looks a step, the mean over its layers and heads; (0, 0) where looks were not asked for. ``on_padding`` is
+    the largest weight that fell behind the sentence's own end, where it is padded; it is 0, or the mask is broken. An
+    empty sentence has no pieces, and weights (0, 0).
     """
 
     source: tuple[str, ...]
@@ -97,6 +99,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         numbers: Sequence[int] | None = None,
         looking: bool = False,
+        copying: bool = False,
         padding: int = 0,
     ) -> list[list[Translation]]:
         """The best translations of each line, best first; an empty line has one, which is empty.
@@ -107,6 +110,8 @@ class Translator:
             prefixes: what each translation must begin with, for each line.
             numbers: of each line, what chance is drawn by; its place where left out.
             looking: keeps the soft alignment.
+            copying: puts the source word that was looked at most in the place of an unknown word (Luong et al. 2015,
+                arXiv:1410.8206), which ``how`` must allow to be said.
             padding: places put behind each sentence.
 
         Raises:
@@ -114,28 +119,38 @@ class Translator:
         """
         full = [n for n, line in enumerate(lines) if line.strip()]
         ids = self.source.encode([lines[n] for n in full])
-        given = None if prefixes is None else [each[:-1] for each in self.target.encode([prefixes[n] for n in full])]
+        begun = None if prefixes is None else [prefixes[n] for n in full]
         out = [[_EMPTY] for _ in lines]
         found = decode(
             self.model,
             ids,
             how,
-            prefixes=given,
+            prefixes=None if begun is None else [each[:-1] for each in self.target.encode(begun)],
             numbers=full if numbers is None else [numbers[n] for n in full],
-            looking=looking,
+            looking=looking or copying,
             padding=padding,
         )
-        for n, source, hypotheses in zip(full, ids, found, strict=True):
-            out[n] = [self._translation(source, hypothesis) for hypothesis in hypotheses]
+        for place, (n, hypotheses) in enumerate(zip(full, found, strict=True)):
+            source = (*self.source.spelled(lines[n]), END)
+            prefix = [] if begun is None else self.target.spelled(begun[place])
+            read = ids[place] if copying else None
+            out[n] = [self._translation(source, prefix, hypothesis, read) for hypothesis in hypotheses]
         return out
 
-    def _translation(self, source: Sequence[int], hypothesis: Hypothesis) -> Translation:
+    def _translation(
+        self, source: tuple[str, ...], prefix: list[str], hypothesis: Hypothesis, read: list[int] | None
+    ) -> Translation:
+        """With the numbers ``read`` of the source's pieces, unknown words are copied from it."""
         looks, S = hypothesis.looks, len(source)
+        weights = _EMPTY.weights if looks is None else looks[:, :S]
+        target = (*prefix, *self.target.pieces(hypothesis.ids)[len(prefix) :])
+        if read is not None:
+            target = copied(hypothesis.ids, len(prefix), target, read, source, weights)
         return Translation(
-            source=tuple(self.source.pieces(source)),
-            target=tuple(self.target.pieces(hypothesis.ids)),
-            text=self.target.decode(hypothesis.ids),
+            source=source,
+            target=target,
+            text=self.target.decode(hypothesis.ids) if not prefix and read is None else text_of(target),
             score=hypothesis.score,
-            weights=_EMPTY.weights if looks is None else looks[:, :S],
+            weights=weights,
             on_padding=0.0 if looks is None else float(looks[:, S:].abs().sum(-1).max()),
         )

@@ -104,6 +104,10 @@ class Vocabulary:
         """The text of ``ids``; padding, begin and end say nothing."""
         return str(self._processor.decode([int(i) for i in ids if int(i) not in (PAD, BOS, EOS)])).strip()
 
+    def spelled(self, line: str) -> list[str]:
+        """The pieces of a line, as :meth:`encode` cuts it, as they stand in it: unknown ones too."""
+        return [str(piece) for piece in self._processor.encode(line, out_type=str)]
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as written, ``▁`` marking the start of a word."""
         return [str(self._processor.id_to_piece(int(i))) for i in ids]
