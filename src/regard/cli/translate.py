@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["translate"]
 
+_TOGETHER = 512  # lines: enough of one length to fill batches, few enough that the first are soon seen
 SEARCH, SAMPLING, OUTPUT = "Searching", "Sampling", "What is said and printed"
 
 
@@ -118,13 +119,11 @@ def translate(
     how = _how(n_best, beam, longest, unknown == "copy", common, drawing if sample else None)
     for name, value in drawing.items():
         if value is not None and not sample:
-            raise RegardError(
-                f"{name}: is for --sample, which was not given; add it, or leave --{name.replace('_', '-')} out"
-            )
+            raise RegardError(f"{name}: found {value} without --sample; add it, or leave this out")
     begin = None if prefix is None else _prefixes(prefix)
     translator = shipped.load(to) if model is None else Translator.load(model)
     numbered = count()
-    for lines in _arrivals(sys.stdin.fileno()):
+    for lines in _arrivals(sys.stdin.buffer):
         numbers = [next(numbered) for _ in lines]
         for text in _translated(translator, lines, numbers, how, begin, n_best, align, unknown == "copy", markup):
             sys.stdout.buffer.write(text.encode() + b"\n")
@@ -214,14 +213,12 @@ def _prefixes(path: Path) -> Iterator[str]:
             yield _composed(_text(raw, f"prefix: {path} is not UTF-8 at byte {{}} of line {number}", 0)).strip()
 
 
-def _arrivals(descriptor: int) -> Iterator[list[str]]:
+def _arrivals(stream: Any) -> Iterator[list[str]]:
     """Lines as they arrive: all that are there, up to what one read gives, and never more than that in memory."""
-    import os
-
     from regard.errors import RegardError
 
     rest, offset = b"", 0
-    while raw := os.read(descriptor, 1 << 16):
+    while raw := stream.read1(1 << 16):
         *lines, rest = (rest + raw).split(b"\n")
         found = []
         for line in lines:
@@ -229,8 +226,8 @@ def _arrivals(descriptor: int) -> Iterator[list[str]]:
             offset += len(line) + 1
         if len(rest) > 1 << 20:
             raise RegardError("standard input: a line has more than 1,048,576 bytes; give one sentence a line")
-        if found:
-            yield found
+        for start in range(0, len(found), _TOGETHER):
+            yield found[start : start + _TOGETHER]
     if rest:
         yield [_text(rest, "standard input is not UTF-8 at byte {}", offset)]
 

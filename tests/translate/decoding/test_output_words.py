@@ -56,8 +56,10 @@ def test_links_are_the_strongest_looks_of_words() -> None:
 
 def test_an_unknown_word_is_the_source_s() -> None:
     source, read = ["▁in", "▁", "Zü", "rich", ",", "▁now", "</s>"], [4, 5, UNK, 6, 7, 8, EOS]
-    weights = torch.eye(7)
-    at = lambda *places: weights[list(places)]  # noqa: E731
+
+    def at(*places: int) -> torch.Tensor:
+        return torch.eye(7)[list(places)]
+
     target, ids = ["▁x", "<unk>", "</s>"], [9, UNK, EOS]
     assert copied(ids, 0, target, read, source, at(0, 5, 6)) == ("▁x", "now", "</s>")
     assert copied(ids, 0, target, read, source, at(0, 3, 6)) == ("▁x", "Zü", "</s>")  # the word's unknown piece
