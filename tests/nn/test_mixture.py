@@ -101,6 +101,13 @@ def test_samples_have_the_moments_of_the_density() -> None:
     assert abs(points[:, 2].mean() - torch.tensor(0.7).sigmoid()) < 0.02
 
 
+@pytest.mark.parametrize("tilt", [1.0, -1.0])
+def test_samples_lean_as_the_density_does(tilt: float) -> None:
+    points = drawn(PenMixture.of(torch.tensor([0.0, 0.0, 2.0, -1.0, 0.5, -1.0, tilt])))[:, :2]
+    assert float(points.T.corrcoef()[0, 1]) == pytest.approx(tanh(tilt), abs=0.02)
+    torch.testing.assert_close(points.std(0), torch.tensor([0.5, -1.0]).exp(), rtol=0.03, atol=0)
+
+
 def test_bias_is_the_papers() -> None:
     pen = PenMixture.of(torch.randn(6 * M + 1, dtype=F64))
     neat = pen.biased(1.5)
