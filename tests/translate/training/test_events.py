@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError
+from regard.translate import checkpoint
 from regard.translate.training import events
 from regard.translate.training.learner import Learner, Step
 
@@ -31,7 +32,7 @@ def test_every_step_is_there_once_after_stops_and_a_death(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, out = replace(toy.settings, epochs=2, sample=0.0), tmp_path / "run"
-    true, left = Learner.update, [5]
+    true, left = Learner.update, [4]
 
     def dies(self: Learner, *args: object) -> Step:
         left[0] -= 1
@@ -42,8 +43,12 @@ def test_every_step_is_there_once_after_stops_and_a_death(
     run(toy, out, settings, events=tmp_path / "events", report=Stopper(3))
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "update", dies)
-        with pytest.raises(KeyError):  # four updates are told and not saved
+        with pytest.raises(KeyError):
             run(toy, out, settings, events=tmp_path / "events")
+    state = checkpoint.load_state(out)
+    assert state is not None
+    assert state["position"]["updates"] == 3  # updates 4 to 6 are told and not saved
+    assert read(tmp_path / "events")["train/loss"][-1][0] == 6
     outcome = run(toy, out, settings, events=tmp_path / "events")
     found = read(tmp_path / "events")
     for name in ("loss", "rate", "gradient norm", "pieces a second"):
