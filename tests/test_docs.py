@@ -20,7 +20,7 @@ READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 PAGES = [page for page in [*READMES, *sorted((ROOT / "docs").rglob("*.md"))] if page.is_file()]
 OPENING = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[ ]*(?P<label>.*?)[ ]*$")
 SHELLS = {"bash", "console", "sh"}
-TEST_COMMAND = 'pip install -e ".[test]" && pytest'
+TEST_COMMAND = 'pip install -e ".[test]" && pytest -n auto --dist worksteal'
 FIRST_COMMAND = 'pip install ".[cli]" && regard inspect'
 
 
@@ -169,7 +169,7 @@ def test_ci_runs_the_commands_that_the_readmes_give() -> None:
         '\ninstall ".[cli]"\n',
         "regard inspect",
         '\ninstall -e ".[test]"\n',
-        "\npytest\n",
+        "\npytest -n auto --dist worksteal\n",
     ]:
         assert part in script, part
 
