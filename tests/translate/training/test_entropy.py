@@ -92,13 +92,17 @@ def history(*courses: list[float]) -> list[Entropies]:
 
 
 def test_heads_at_an_end_are_pointed_out_once() -> None:
-    fine, single, even = [0.5] * 6, [0.5, 0.01, 0.0, 0.02, 0.0, 0.0], [0.5, 0.99, 0.5, 0.99, 1.0, 0.98]
-    told = [pointed_out(history(fine[:n], single[:n], even[:n])) for n in range(7)]
+    fine, low, high = [0.5] * 6, [0.5, 0.01, 0.0, 0.02, 0.0, 0.0], [0.5, 0.99, 0.5, 0.99, 1.0, 0.98]
+    told = [pointed_out(history(fine[:n], low[:n], high[:n])) for n in range(7)]
     assert [len(lines) for lines in told] == [0, 0, 0, 0, 1, 0, 1]
-    assert told[4][0].startswith("layer 1, head 2: entropy 0.02 of log n for 3 epochs: it looks at one place")
+    assert told[4][0].startswith("layer 1 head 2: entropy at most 0.02 of log n for 3 epochs: one place")
     assert "as it should be where every word has one counterpart, as in copying" in told[4][0]
-    assert told[6][0].startswith("layer 1, head 3: entropy 0.98 of log n for 3 epochs: it looks everywhere alike")
-    assert pointed_out(history([1.0] * 3))[0].startswith("the look: entropy 1.00")
+    assert told[6][0].startswith("layer 1 head 3: entropy at least 0.98 of log n for 3 epochs: everything")
+    many = [[[1.0, 0.5, 1.0], [0.5, 0.0, 1.0]]] * 3
+    assert [line.split(":")[0] for line in pointed_out(many)] == [
+        "layer 2 head 2",
+        "layer 1 heads 1, 3; layer 2 head 3",
+    ]
     assert pointed_out([[], [], []]) == []  # a model that never looks
 
 

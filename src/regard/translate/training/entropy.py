@@ -101,23 +101,31 @@ def said(entropies: Entropies) -> str:
 def pointed_out(history: Sequence[Entropies]) -> list[str]:
     """What to say of heads that have now stood at an end for three epochs in a row: once, when the third is over."""
     lines = []
-    for layer, heads in enumerate(history[-1] if history else []):
-        for head in range(len(heads)):
-            course = [epoch[layer][head] for epoch in history]
-            name = f"layer {layer + 1}, head {head + 1}" if len(history[-1]) * len(heads) > 1 else "the look"
-            if _newly([each <= SINGLE for each in course]):
-                lines.append(
-                    f"{name}: entropy {course[-1]:.2f} of log n for {EPOCHS} epochs: it looks at one place for each "
-                    "piece. That is as it should be where every word has one counterpart, as in copying; if the loss "
-                    "stands still too, its scores may have grown until nothing is learnt there: lower --rate or --clip"
-                )
-            if _newly([each >= EVEN for each in course]):
-                lines.append(
-                    f"{name}: entropy {course[-1]:.2f} of log n for {EPOCHS} epochs: it looks everywhere alike and "
-                    "reads the mean. That is as it should be where the mean is wanted, or early on; if the loss stands "
-                    "still too, nothing has taught it where to look: check the text's pairs, or raise --rate"
-                )
+    single = _standing(history, [[[each <= SINGLE for each in heads] for heads in epoch] for epoch in history])
+    if single:
+        lines.append(
+            f"{single}: entropy at most {SINGLE} of log n for {EPOCHS} epochs: one place is looked at for each piece. "
+            "That is as it should be where every word has one counterpart, as in copying; if the loss stands still "
+            "too, scores may have grown until nothing is learnt there: lower --rate or --clip"
+        )
+    even = _standing(history, [[[each >= EVEN for each in heads] for heads in epoch] for epoch in history])
+    if even:
+        lines.append(
+            f"{even}: entropy at least {EVEN} of log n for {EPOCHS} epochs: everything is looked at alike, and the "
+            "mean is read. That is as it should be where the mean is wanted, or early on; if the loss stands still too, "
+            "nothing has taught it where to look: check the text's pairs, or raise --rate"
+        )
     return lines
+
+
+def _standing(history: Sequence[Entropies], there: Sequence[Sequence[Sequence[bool]]]) -> str:
+    """The heads that are there for the third epoch in a row and no longer, in words."""
+    layers = []
+    for layer, heads in enumerate(history[-1] if history else []):
+        found = [n + 1 for n in range(len(heads)) if _newly([epoch[layer][n] for epoch in there])]
+        if found:
+            layers.append(f"layer {layer + 1} head{'s' * (len(found) > 1)} {', '.join(map(str, found))}")
+    return "; ".join(layers)
 
 
 def _newly(there: list[bool]) -> bool:
