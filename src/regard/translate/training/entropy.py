@@ -112,8 +112,8 @@ def pointed_out(history: Sequence[Entropies]) -> list[str]:
     if even:
         lines.append(
             f"{even}: entropy at least {EVEN} of log n for {EPOCHS} epochs: everything is looked at alike, and the "
-            "mean is read. That is as it should be where the mean is wanted, or early on; if the loss stands still too, "
-            "nothing has taught it where to look: check the text's pairs, or raise --rate"
+            "mean is read. That is as it should be where the mean is wanted, or early on; if the loss stands still "
+            "too, nothing has taught it where to look: check the text's pairs, or raise --rate"
         )
     return lines
 
