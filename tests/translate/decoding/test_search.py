@@ -53,18 +53,14 @@ def worth(
     return found
 
 
-@pytest.mark.parametrize("name", SIZES)
-@settings(max_examples=5, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    penalty=st.builds(
-        Penalty,
-        normalise=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-        length=st.sampled_from(["power", "wu"]),
-        coverage=st.sampled_from([0.0, 0.4]),
-    ),
-    best=st.sampled_from([1, 3, 7]),
+@pytest.mark.parametrize(
+    ("penalty", "best"),
+    [(Penalty(0.0), 1), (Penalty(1.0), 7), (Penalty(2.0, "wu"), 3), (Penalty(0.6, "wu", 0.4), 7)],
+    ids=["sum", "mean", "wu", "coverage"],
 )
+@pytest.mark.parametrize("name", SIZES)
+@settings(max_examples=2, deadline=None)
+@given(seed=st.integers(0, 10**6))
 def test_a_wide_enough_beam_is_an_exhaustive_search(name: str, seed: int, penalty: Penalty, best: int) -> None:
     model = random_model(name, 9, 6, seed)
     source = [*random.Random(seed).choices(range(4, 9), k=3), EOS]
@@ -111,7 +107,7 @@ def test_a_sentence_in_a_batch_has_the_bits_that_it_has_alone(name: str, how: Be
     model = shipped.load("fr").model if name == "shipped" else random_model(name, 97, 89, 5)
     draw = random.Random(3)
     pieces = min(997, model.config.source_vocabulary)  # and not words that follow each other: states far from those met
-    rows = [[*draw.choices(range(4, pieces), k=draw.choice([0, 2, 7])), EOS] for _ in range(41)]
+    rows = [[*draw.choices(range(4, pieces), k=draw.choice([0, 2, 7])), EOS] for _ in range(23)]
     together = decode(model, rows, how, looking=True)
     before = torch.get_num_threads()
     try:
@@ -120,7 +116,7 @@ def test_a_sentence_in_a_batch_has_the_bits_that_it_has_alone(name: str, how: Be
     finally:
         torch.set_num_threads(before)
     assert [list(map(bits, each)) for each in again] == [list(map(bits, each)) for each in together]
-    for n in (0, 11, 40):
+    for n in (0, 11, 22):
         alone = decode(model, [rows[n]], how, looking=True, numbers=[n])[0]
         assert list(map(bits, alone)) == list(map(bits, together[n]))
 
