@@ -31,6 +31,7 @@ class Vocabulary:
         self.model = model
         self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._log_p = [float(self._processor.get_score(i)) for i in range(len(self))]
+        self._mute = {PAD, UNK, BOS, EOS, int(self._processor.piece_to_id("▁"))}
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, name: str = "vocabulary") -> Vocabulary:
@@ -58,6 +59,7 @@ class Vocabulary:
                 unk_surface="",
                 num_threads=1,
                 minloglevel=2,
+                max_sentence_length=1 << 24,  # bytes; it would skip longer ones without a word
             )
         except RuntimeError as error:
             most = re.search(r"value <= (\d+)", str(error))
@@ -85,6 +87,10 @@ class Vocabulary:
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The most probable pieces of each line, closed by ``EOS``."""
         return [[*ids, EOS] for ids in self._processor.encode(list(lines), num_threads=1)]
+
+    def knows(self, ids: Sequence[int]) -> bool:
+        """Whether a piece among ``ids`` says something: is neither special nor a bare space."""
+        return not self._mute.issuperset(ids)
 
     def sample(self, lines: Sequence[str], alpha: float, seed: int, best: int = 8) -> list[list[int]]:
         """Pieces of each line drawn from its ``best`` likeliest readings, P ∝ P(reading)^alpha, closed by ``EOS``.

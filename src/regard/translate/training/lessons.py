@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from regard.errors import RegardError
 from regard.translate.text.batches import Batch, collate, plan
-from regard.translate.text.corpus import Corpus, read_lines
+from regard.translate.text.corpus import Corpus
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.settings import Settings
 
@@ -53,23 +52,32 @@ class Lessons:
         files: tuple[Path, Path] | None = None,
     ) -> None:
         self.files = files
-        self.settings, self.vocabularies, self.empty = settings, (source, target), corpus.empty
+        self.settings, self.vocabularies, self.cleaned = settings, (source, target), corpus.cleaned
         left, right = source.encode(corpus.source), target.encode(corpus.target)
+        known = [n for n in range(len(corpus)) if source.knows(left[n]) and target.knows(right[n])]
+        if not known:
+            raise RegardError("corpus: the vocabularies know no pair's characters; give text of their languages")
         longest = settings.max_length
-        self.kept = [n for n in range(len(corpus)) if max(len(left[n]), len(right[n])) <= longest]
+        self.kept = [n for n in known if max(len(left[n]), len(right[n])) <= longest]
         if not self.kept:
             raise RegardError(f"max_length: no pair is within {longest} pieces; raise it, or split the sentences")
-        self.dropped = len(corpus) - len(self.kept)
+        self.left_out = {
+            f"longer than {longest} pieces": len(known) - len(self.kept),
+            "with a side that the vocabulary knows no character of": len(corpus) - len(known),
+            **corpus.left_out,
+        }
         self.lines = [corpus.source[n] for n in self.kept], [corpus.target[n] for n in self.kept]
+        self.numbers = [corpus.lines[n] for n in self.kept]
         self.ids = [left[n] for n in self.kept], [right[n] for n in self.kept]
 
-    @cached_property
+    @property
     def said(self) -> str:
-        """What was kept and what was left out, in a line."""
-        return (
-            f"{len(self.kept):,} pairs; left out {self.dropped:,} longer than {self.settings.max_length} pieces, "
-            f"{self.empty:,} with a blank side"
-        )
+        """What was kept, what was left out and why, in a line."""
+        reasons = [f"{count:,} {reason}" for reason, count in self.left_out.items() if count]
+        parts = [f"{len(self.kept):,} pairs", f"left out {', '.join(reasons)}" if reasons else "none left out"]
+        if self.cleaned:
+            parts.append(f"control characters taken out of {self.cleaned:,}")
+        return "; ".join(parts)
 
     def epoch(self, number: int) -> Epoch:
         """Epoch ``number``, counted from 0."""
@@ -82,11 +90,7 @@ class Lessons:
         """On which lines of the files the pairs of these batches stand, in words."""
         if self.files is None or not batches:
             return ""
-        lines: dict[tuple[str, str], int] = {}
-        for number, pair in enumerate(zip(*(read_lines(file) for file in self.files), strict=True), 1):
-            lines.setdefault(pair, number)  # of pairs that are the same, the first
-        members = [n for batch in batches for n in batch]
-        numbers = sorted({lines[pair] for n in members if (pair := (self.lines[0][n], self.lines[1][n])) in lines})
+        numbers = sorted({self.numbers[n] for batch in batches for n in batch})
         shown = ", ".join(f"{number}" for number in numbers[:10])
         rest = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
         return f", by the pairs on lines {shown}{rest} of {self.files[0].name}"
