@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,53 @@ def test_export_halves_the_bytes_and_keeps_the_words(directory: Path, tmp_path: 
     for (name, a), b in zip(before.state_dict().items(), after.state_dict().values(), strict=True):
         assert b.dtype == torch.float32
         torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.98])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "source.model", "target.model", "state.pt"])
+def test_a_cut_file_is_named(directory: Path, name: str, share: float) -> None:
+    checkpoint.save_state(directory, {"model": {"w": torch.arange(97)}})
+    whole = (directory / name).read_bytes()
+    (directory / name).write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(RegardError, match=name.replace(".", r"\.")) as found:
+        (checkpoint.load_state if name == "state.pt" else checkpoint.load_model)(directory)
+    assert "\n" not in str(found.value)
+
+
+def test_another_version_is_named(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "format": 97}))
+    with pytest.raises(RegardError, match=r"model: .*config\.json is of format 97, this version of regard has 1"):
+        checkpoint.load_model(directory)
+    del config["format"]
+    (directory / "config.json").write_text(json.dumps(config))
+    assert len(checkpoint.load_model(directory)[1]) == 18  # from before there were formats
+    checkpoint.save_state(directory, {"format": 97})
+    with pytest.raises(RegardError, match=r"out: .*state\.pt is of format 97"):
+        checkpoint.load_state(directory)
+    torch.save([1], directory / "state.pt")
+    with pytest.raises(RegardError, match=r"out: .*state\.pt is of format 0"):
+        checkpoint.load_state(directory)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_what_was_there(directory: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    checkpoint.save_state(directory, {"at": 1})
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    model = checkpoint.load_model(directory)[0]
+    monkeypatch.setattr(os, call, full)
+    saves: list[Callable[[], None]] = [
+        lambda: checkpoint.save_state(directory, {"at": 2}),
+        lambda: checkpoint.save_model(directory, {name: w + 1 for name, w in model.state_dict().items()}),
+        lambda: checkpoint.write_json(directory / "config.json", {}),
+    ]
+    for save in saves:
+        with pytest.raises(RegardError, match=r"No space left on device; the file of before is untouched: make room"):
+            save()
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
 def test_state_comes_back_as_it_was(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from regard.cli.sizes import with_sizes
 from regard.translate.models import ARCHITECTURES
 from regard.translate.models.sizes import Size
+from regard.translate.text.vocabulary import Kind
 from regard.translate.training.optimisers import OPTIMISERS
 from regard.translate.training.schedules import SCHEDULES
 
@@ -35,6 +36,8 @@ def train(
     ] = None,
     source_pieces: Annotated[int, _of(TEXT, "Size of the source vocabulary.")] = 4000,
     target_pieces: Annotated[int, _of(TEXT, "Size of the target vocabulary.")] = 4000,
+    pieces: Annotated[str, _of(TEXT, f"Kind of pieces: {', '.join(get_args(Kind))}.")] = "unigram",
+    joint: Annotated[bool, _of(TEXT, "One vocabulary for both sides, learnt from both.")] = False,
     max_length: Annotated[int, _of(TEXT, "Leave out pairs with more pieces on a side.")] = 80,
     model: Annotated[str, _of("Sizes of the model", f"Architecture: {', '.join(ARCHITECTURES)}.")] = "bahdanau",
     epochs: Annotated[int, _of(COURSE, "Passes over the text.")] = 20,
@@ -102,6 +105,8 @@ def train(
 
       regard train ... --optimiser adadelta --schedule constant --warmup 0 --stop-on loss
 
+      regard train ... --pieces bpe --joint --model transformer --shared
+
       regard train ... --minutes 10 --precision bfloat16 --threads 1 --events runs/events --plot entropy.png
     """
     from rich.console import Console
@@ -115,6 +120,8 @@ def train(
     settings = Settings(
         source_pieces=source_pieces,
         target_pieces=target_pieces,
+        pieces=pieces,  # type: ignore[arg-type]
+        joint=joint,
         model=model,
         sizes=sizes,
         dropout=dropout,

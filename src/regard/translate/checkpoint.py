@@ -10,8 +10,9 @@
     state.pt            what a killed run needs to go on: weights, optimiser, random state, position, history
     history.json        what was measured at the end of each epoch, for who reads it
 
-The first four are enough to translate. Every file is written beside its place, flushed to the disk and renamed over
-the old one, so that at any moment each name is either the old file or the new one, whole.
+The first four are enough to translate. config.json, run.json and state.pt say their format; models of before there were
+any still translate, runs of another format are refused by name. Every file is written beside its place, flushed to the
+disk and renamed over the old one, so that at any moment each name is either the old file or the new one, whole.
 """
 
 from __future__ import annotations
@@ -34,11 +35,17 @@ from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.models.sizes import Sizes
 from regard.translate.text.vocabulary import Vocabulary
 
+FORMAT = 1  # of config.json, run.json and state.pt: raised when what they hold changes its meaning
+
 __all__ = [
+    "FORMAT",
+    "check_format",
     "digest",
     "export",
+    "load_config",
     "load_model",
     "load_state",
+    "load_vocabularies",
     "read_json",
     "save_model",
     "save_state",
@@ -85,41 +92,81 @@ def save_vocabularies(directory: Path, source: Vocabulary, target: Vocabulary) -
 
 def save_config(directory: Path, config: Sizes) -> None:
     """Writes ``config.json``."""
-    write_json(directory / "config.json", {"model": name_of(config), **asdict(config)})
+    write_json(directory / "config.json", {"format": FORMAT, "model": name_of(config), **asdict(config)})
+
+
+def check_format(path: Path, found: Mapping[str, Any], given: str = "out") -> None:
+    """Raises where a file's format is another than this version's; ``given`` is what named the file."""
+    if found.get("format") != FORMAT:
+        raise RegardError(
+            f"{given}: {path} is of format {found.get('format', 0)!r}, this version of regard has {FORMAT}; "
+            "go on with the version that began it, or give another place"
+        )
+
+
+def load_config(directory: Path) -> Sizes:
+    """The sizes of a directory's model.
+
+    Raises:
+        RegardError: no such directory, or its ``config.json`` is missing, cut, of another version or of no known model.
+    """
+    if not directory.is_dir():
+        raise RegardError(f"model: {directory} is no directory; give one that regard train --out wrote")
+    path = directory / "config.json"
+    found = read_json(path)
+    if "format" in found:  # models from before there were formats are read as they are
+        check_format(path, found, "model")
+        del found["format"]
+    name = found.pop("model", "bahdanau")  # files from before there was another do not say
+    if name not in ARCHITECTURES:
+        raise RegardError(f"model: {path} has a {name!r}; known: {', '.join(ARCHITECTURES)}")
+    made = architecture(name)
+    known = {"source_vocabulary", "target_vocabulary", "dropout", *made.sizes}
+    if not {"source_vocabulary", "target_vocabulary"} <= set(found) or not set(found) <= known:
+        raise RegardError(f"model: {path} has {', '.join(sorted(found))}; wanted {', '.join(sorted(known))}")
+    return made.config(**found)
+
+
+def load_vocabularies(directory: Path, config: Sizes) -> tuple[Vocabulary, Vocabulary]:
+    """Those of source and target.
+
+    Raises:
+        RegardError: one is missing or cut, or they are not those of ``config``.
+    """
+    found = []
+    for name, size in (("source.model", config.source_vocabulary), ("target.model", config.target_vocabulary)):
+        try:
+            vocabulary = Vocabulary(_read(directory / name))
+        except RuntimeError as error:
+            raise RegardError(
+                f"model: {directory / name} is cut or no vocabulary; take the file from a whole model directory"
+            ) from error
+        if len(vocabulary) != size:
+            raise RegardError(
+                f"model: {directory / name} has {len(vocabulary)} pieces, config.json wants {size}; "
+                "take all files from one training"
+            )
+        found.append(vocabulary)
+    source, target = found
+    if getattr(config, "shared", False) and source.model != target.model:
+        raise RegardError(
+            f"model: {directory / 'target.model'} is not source.model, config.json wants one embedding for both; "
+            "take all files from one training"
+        )
+    return source, target
 
 
 def load_model(directory: Path) -> tuple[EncoderDecoder[Any, Any], Vocabulary, Vocabulary]:
     """The model of a directory in float32, ready to translate, and its two vocabularies.
 
     Raises:
-        RegardError: no such directory, a file is missing, or the files do not belong together.
+        RegardError: no such directory, a file is missing or cut, or the files do not belong together.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    if not directory.is_dir():
-        raise RegardError(f"model: {directory} is no directory; give one that regard train --out wrote")
-    found = read_json(directory / "config.json")
-    name = found.pop("model", "bahdanau")  # files from before there was another do not say
-    if name not in ARCHITECTURES:
-        raise RegardError(f"model: {directory / 'config.json'} has a {name!r}; known: {', '.join(ARCHITECTURES)}")
-    made = architecture(name)
-    known = {"source_vocabulary", "target_vocabulary", "dropout", *made.sizes}
-    if not {"source_vocabulary", "target_vocabulary"} <= set(found) or not set(found) <= known:
-        raise RegardError(
-            f"model: {directory / 'config.json'} has {', '.join(sorted(found))}; wanted {', '.join(sorted(known))}"
-        )
-    config = made.config(**found)
-    source, target = (Vocabulary(_read(directory / name)) for name in ("source.model", "target.model"))
-    for name, vocabulary, size in (
-        ("source.model", source, config.source_vocabulary),
-        ("target.model", target, config.target_vocabulary),
-    ):
-        if len(vocabulary) != size:
-            raise RegardError(
-                f"model: {directory / name} has {len(vocabulary)} pieces, config.json wants {size}; "
-                "take all files from one training"
-            )
+    config = load_config(directory)
+    source, target = load_vocabularies(directory, config)
     raw = _read(directory / "model.safetensors")
     try:
         weights = load(raw)
@@ -127,7 +174,7 @@ def load_model(directory: Path) -> tuple[EncoderDecoder[Any, Any], Vocabulary, V
         raise RegardError(
             f"model: {directory / 'model.safetensors'} is damaged ({error}); copy it again or train again"
         ) from error
-    model = made.model(config)
+    model = architecture(name_of(config)).model(config)
     wanted = model.state_dict()
     wrong = [n for n in wanted if n not in weights or weights[n].shape != wanted[n].shape]
     if wrong or set(weights) != set(wanted):
@@ -159,7 +206,7 @@ def export(directory: Path, out: Path) -> None:
 def save_state(directory: Path, state: Mapping[str, Any]) -> None:
     """Writes ``state.pt``: tensors, numbers and strings in dictionaries and lists, nothing that is code."""
     out = BytesIO()
-    torch.save(dict(state), out)
+    torch.save({"format": FORMAT, **state}, out)
     replace(directory / "state.pt", out.getvalue())
 
 
@@ -172,11 +219,12 @@ def load_state(directory: Path) -> dict[str, Any] | None:
         state: dict[str, Any] = torch.load(BytesIO(_read(path)), weights_only=True)
     except RegardError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever torch says of a file that is cut or is something else
         raise RegardError(
-            f"out: {path} cannot be read ({type(error).__name__}); "
+            f"out: {path} cannot be read ({type(error).__name__}): it is cut or no state of a run; "
             f"give another --out, or remove {path.parent} to begin again"
         ) from error
+    check_format(path, state if isinstance(state, dict) else {})
     return state
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard.errors import RegardError
 from regard.translate import checkpoint
 from regard.translate.training.learner import Learner, Step
 from regard.translate.training.run import train
@@ -104,6 +108,42 @@ def test_a_run_that_stops_between_saves_repeats_from_the_last(
         run(toy, tmp_path / "parts", save_every=0.0)
     assert run(toy, tmp_path / "parts").updates == whole.updates
     assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_full_disk_stops_the_run_and_it_goes_on_from_the_save_before(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third save of the state finds no room, as it is flushed: one line, and nothing that was there is lost."""
+    whole = run(toy, tmp_path / "whole")
+    true, saves = os.fsync, []
+
+    def full(number: int) -> None:
+        if os.readlink(f"/proc/self/fd/{number}").endswith(".state.pt.new"):
+            saves.append(number)
+            if len(saves) > 3:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        true(number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(RegardError, match=r"cannot write .*state\.pt: No space left on device; the file of before"):
+            run(toy, tmp_path / "parts", save_every=0.0)
+    state = checkpoint.load_state(tmp_path / "parts")
+    assert state is not None
+    assert state["position"]["updates"] == 2  # saved before the first update, and after each
+    assert run(toy, tmp_path / "parts").updates == whole.updates
+    assert_same_weights(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_run_of_another_format_is_refused_by_name(toy: Toy, tmp_path: Path) -> None:
+    run(toy, tmp_path / "run", minutes=0.0)
+    path = tmp_path / "run" / "run.json"
+    begun = json.loads(path.read_text())
+    path.write_text(json.dumps({**begun, "format": 97}))
+    with pytest.raises(
+        RegardError, match=r"out: .*run\.json is of format 97, this version of regard has 1; go on with"
+    ):
+        run(toy, tmp_path / "run")
 
 
 def test_the_first_interrupt_saves_and_says_so(toy: Toy, tmp_path: Path) -> None:

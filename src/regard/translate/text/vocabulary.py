@@ -1,4 +1,4 @@
-"""A subword vocabulary: text to piece numbers and back, by SentencePiece's unigram model (Kudo 2018)."""
+"""A vocabulary: text to piece numbers and back, by SentencePiece."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable, Sequence
 from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from regard.errors import RegardError
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Vocabulary"]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Kind", "Vocabulary"]
+
+Kind = Literal["unigram", "bpe", "char", "word"]
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -20,22 +22,27 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 class Vocabulary:
     """Pieces numbered ``0 .. size - 1``; 0 to 3 are padding, unknown, begin and end.
 
-    The two languages have a vocabulary each: English and Chinese share no piece worth sharing, and the article's
-    did not. Text is taken as it stands (the corpus is NFC already); nothing is folded, so what comes out of
-    ``decode`` has the case, the accents and the full-width marks that the training text had.
+    Of four kinds: the subwords that a unigram model finds likeliest (Kudo 2018), pairs merged from the commonest on
+    (``bpe``, Sennrich et al. 2016), characters, and words. Text is taken as it stands (the corpus is NFC already);
+    nothing is folded, so what comes out of ``decode`` has the case, the accents and the full-width marks that the
+    training text had.
     """
 
     def __init__(self, model: bytes) -> None:
         import sentencepiece
 
+        if not model:
+            raise RuntimeError("a model of no bytes")  # SentencePiece would take it, and know nothing
         self.model = model
         self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._log_p = [float(self._processor.get_score(i)) for i in range(len(self))]
         self._mute = {PAD, UNK, BOS, EOS, int(self._processor.piece_to_id("▁"))}
 
     @classmethod
-    def train(cls, lines: Iterable[str], size: int, name: str = "vocabulary") -> Vocabulary:
+    def train(cls, lines: Iterable[str], size: int, name: str = "vocabulary", kind: Kind = "unigram") -> Vocabulary:
         """Learns ``size`` pieces from ``lines``; the same lines always give the same bytes.
+
+        Of characters and of words it learns the ``size`` commonest, fewer where the text has no more.
 
         Raises:
             RegardError: the text cannot fill ``size`` pieces, or ``size`` cannot hold its characters.
@@ -48,7 +55,8 @@ class Vocabulary:
                 sentence_iterator=iter(lines),
                 model_writer=out,
                 vocab_size=size,
-                model_type="unigram",
+                model_type=kind,
+                hard_vocab_limit=kind in ("unigram", "bpe"),
                 character_coverage=0.9998,
                 normalization_rule_name="identity",
                 byte_fallback=False,
@@ -97,10 +105,19 @@ class Vocabulary:
 
         Subword regularisation (Kudo 2018). A pure function of its arguments, in any process: SentencePiece's own
         sampling is not, its generator starts elsewhere in every process whatever its seed.
+
+        Raises:
+            RegardError: the vocabulary is of another kind than unigram, by which a line has one reading.
         """
         draw = random.Random(seed)
         drawn = []
-        for readings in self._processor.nbest_encode_as_ids(list(lines), best):
+        try:
+            found = self._processor.nbest_encode_as_ids(list(lines), best)
+        except RuntimeError as error:
+            raise RegardError(
+                "sample: only pieces of a unigram model have several readings; give --sample 0, or --pieces unigram"
+            ) from error
+        for readings in found:
             log_p = [alpha * sum(self._log_p[i] for i in ids) for ids in readings]
             top = max(log_p)
             drawn.append([*draw.choices(readings, [exp(x - top) for x in log_p])[0], EOS])

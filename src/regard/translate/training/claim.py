@@ -11,9 +11,10 @@ from regard.errors import RegardError
 from regard.translate import checkpoint
 from regard.translate.models import name_of
 from regard.translate.models.encoder_decoder import EncoderDecoder
+from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.settings import Settings, changed
 
-__all__ = ["check_sizes", "claim", "same_run"]
+__all__ = ["check_joint", "check_sizes", "claim", "same_run"]
 
 
 @contextmanager
@@ -48,6 +49,7 @@ def same_run(out: Path, identity: Mapping[str, Any], settings: Settings) -> None
             raise RegardError(f"out: {out} is not empty and holds no run; give a new directory")
         return
     before = checkpoint.read_json(out / "run.json")
+    checkpoint.check_format(out / "run.json", before)
     different = changed(before.get("settings", {}), settings)
     if different:
         name, was, now = different
@@ -68,3 +70,11 @@ def check_sizes(first: EncoderDecoder[Any, Any], settings: Settings) -> None:
         found = getattr(first.config, name)
         if found != wanted:
             raise RegardError(f"{name}: found {wanted}, the model to begin from has {found}; give --{name} {found}")
+
+
+def check_joint(source: Vocabulary, target: Vocabulary, settings: Settings) -> None:
+    """Raises where the vocabularies of a model to begin with are joint and ought not to be, or the other way round."""
+    one = source.model == target.model
+    if one != settings.joint:
+        found, wanted = ("one vocabulary", "give --joint") if one else ("two vocabularies", "leave --joint out")
+        raise RegardError(f"joint: the model to begin from has {found}; {wanted}")

@@ -12,9 +12,21 @@ from regard.translate.text.corpus import Corpus
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.settings import Settings
 
-__all__ = ["Epoch", "Lessons"]
+__all__ = ["Epoch", "Lessons", "vocabularies"]
 
 Ids = list[list[int]]
+
+
+def vocabularies(corpus: Corpus, settings: Settings) -> tuple[Vocabulary, Vocabulary]:
+    """Those of source and target, learnt from the corpus; the same one twice where they are joint."""
+    kind = settings.pieces
+    if settings.joint:
+        both = Vocabulary.train([*corpus.source, *corpus.target], settings.source_pieces, "source_pieces", kind)
+        return both, both
+    return (
+        Vocabulary.train(corpus.source, settings.source_pieces, "source_pieces", kind),
+        Vocabulary.train(corpus.target, settings.target_pieces, "target_pieces", kind),
+    )
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,15 @@ from regard.translate import checkpoint
 from regard.translate.models import architecture
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.corpus import Corpus, read_parallel
-from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.training.broken import NotFinite
-from regard.translate.training.claim import check_sizes, claim, same_run
+from regard.translate.training.claim import check_joint, check_sizes, claim, same_run
 from regard.translate.training.closing import close
 from regard.translate.training.curves import check_plot, draw
 from regard.translate.training.device import device_of
 from regard.translate.training.events import Events, Nowhere, TensorBoard, check_events
 from regard.translate.training.exam import Exam, best_of
 from regard.translate.training.learner import Learner
-from regard.translate.training.lessons import Lessons
+from regard.translate.training.lessons import Lessons, vocabularies
 from regard.translate.training.loss import loss
 from regard.translate.training.position import Outcome, Position
 from regard.translate.training.progress import Pace, Report, Silent, Standing
@@ -102,18 +101,24 @@ class Run:
     ) -> None:
         self.settings, self.out, self.report = settings, out, report
         begun = None if start is None else checkpoint.digest(start)
-        identity = {"settings": settings.to_dict(), "corpus": corpus.digest, "dev": dev.digest, "from": begun}
+        identity = {
+            "format": checkpoint.FORMAT,
+            "settings": settings.to_dict(),
+            "corpus": corpus.digest,
+            "dev": dev.digest,
+            "from": begun,
+        }
         same_run(out, identity, settings)
         state = checkpoint.load_state(out)
         first: EncoderDecoder[Any, Any] | None = None
         if state is None and start is not None:
             first, source, target = checkpoint.load_model(start)
             check_sizes(first, settings)
+            check_joint(source, target, settings)
         elif state is None:
-            source = Vocabulary.train(corpus.source, settings.source_pieces, "source_pieces")
-            target = Vocabulary.train(corpus.target, settings.target_pieces, "target_pieces")
+            source, target = vocabularies(corpus, settings)
         else:
-            source, target = Vocabulary.load(out / "source.model"), Vocabulary.load(out / "target.model")
+            source, target = checkpoint.load_vocabularies(out, checkpoint.load_config(out))
         self.lessons = Lessons(corpus, source, target, settings, files)
         report.say(self.lessons.said)
         config = settings.config(len(source), len(target))

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from regard.errors import RegardError
 from regard.translate.models import architecture, complete
 from regard.translate.models.sizes import Size, Sizes
+from regard.translate.text.vocabulary import Kind
 from regard.translate.training.evaluate import Tokenize
 from regard.translate.training.optimisers import optimiser
 from regard.translate.training.schedules import Schedule, schedule
@@ -27,6 +28,9 @@ class Settings:
     ``model`` is an architecture's name, ``sizes`` are its own (``architecture(model).sizes``); those left out are its
     defaults. An update is made by the mean loss over all target pieces of ``accumulate`` batches.
 
+    ``pieces`` is a kind of vocabulary. ``joint`` makes one for both sides, of ``source_pieces``, learnt from both
+    texts; a Transformer can then have one embedding for source, target and output (its size ``shared``).
+
     ``optimiser`` and ``schedule`` are names (:mod:`~regard.translate.training.optimisers`,
     :mod:`~regard.translate.training.schedules`), with ``optimiser_numbers`` and ``schedule_numbers`` where theirs are
     to differ; ``rate`` is the full learning rate, the optimiser's own where it is left out, reached after ``warmup``
@@ -40,6 +44,8 @@ class Settings:
 
     source_pieces: int = 4000
     target_pieces: int = 4000
+    pieces: Kind = "unigram"
+    joint: bool = False
     model: str = "bahdanau"
     sizes: Mapping[str, Size] = field(default_factory=dict)
     dropout: float = 0.3
@@ -86,9 +92,18 @@ class Settings:
         for name in ("smoothing", "ema"):
             _want(name, getattr(self, name), 0 <= getattr(self, name) < 1, "a number in [0, 1)")
         _want("sample", self.sample, self.sample >= 0, "a number of at least 0")
-        for name, kind in (("precision", Precision), ("stop_on", StopOn), ("tokenize", Tokenize)):
+        for name, kind in (("pieces", Kind), ("precision", Precision), ("stop_on", StopOn), ("tokenize", Tokenize)):
             _want(name, getattr(self, name), getattr(self, name) in get_args(kind), " or ".join(get_args(kind)))
+        if self.sample and self.pieces != "unigram":
+            raise RegardError(f"sample: found {self.sample}, but {self.pieces} pieces have one reading; give 0")
         object.__setattr__(self, "sizes", complete(self.model, dict(self.sizes)))
+        if self.joint and self.source_pieces != self.target_pieces:
+            raise RegardError(
+                f"target_pieces: found {self.target_pieces}, wanted {self.source_pieces}, as source_pieces: "
+                "a joint vocabulary has one size"
+            )
+        if self.sizes.get("shared") and not self.joint:
+            raise RegardError("shared: the sides have vocabularies of their own; give --joint too, or --no-shared")
         self.config(8, 8)  # checks the dropout
 
     def config(self, source_vocabulary: int, target_vocabulary: int) -> Sizes:

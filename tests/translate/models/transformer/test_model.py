@@ -33,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "talking": {"talking": True, "score": "cosine"},
     "linear": {"encoder": "linear", "normalize": "sparsemax"},
     "window": {"encoder": "window", "reach": 2, "talking": True, "score": "euclidean"},
+    "shared": {"shared": True, "source_vocabulary": 37},
 }
 
 
@@ -158,6 +159,26 @@ def test_a_layer_is_torch_s_own(batch: Batch) -> None:
 def test_parameter_count(variant: str, talking: bool) -> None:
     sizes = replace(SIZES, **{**VARIANTS[variant], "talking": talking})
     assert sum(p.numel() for p in Model(sizes).parameters()) == sizes.parameters
+
+
+def test_a_shared_embedding_is_three_that_stay_the_same(batch: Batch) -> None:
+    """Looked up by both sides and read out by: its gradient is the sum of what each would have."""
+    torch.manual_seed(3)
+    shared = Model(replace(SIZES, shared=True, source_vocabulary=37)).double().eval()
+    apart = Model(replace(SIZES, source_vocabulary=37)).double().eval()
+    apart.load_state_dict({**shared.state_dict(), "source_embedding.weight": shared.target_embedding.weight})
+    one, two = loss(shared, batch), loss(apart, batch)
+    torch.testing.assert_close(one, two)
+    one.backward()
+    two.backward()
+    grown = [table.weight.grad for table in (shared.target_embedding, apart.target_embedding, apart.source_embedding)]
+    assert grown[0] is not None
+    assert grown[1] is not None
+    assert grown[2] is not None
+    torch.testing.assert_close(grown[0], grown[1] + grown[2])
+    assert float(grown[2].abs().max()) > 1e-3
+    with pytest.raises(RegardError, match="shared: found vocabularies of 31 and 37 pieces, wanted one for both sides"):
+        replace(SIZES, shared=True)
 
 
 def test_the_article_s_base_model_has_its_parameters() -> None:

@@ -28,12 +28,18 @@ class Transformer(Sizes):
     normalize: str = choice("softmax", "how the decoder weighs", "softmax", "sparsemax", "entmax15", "hardmax")
     talking: bool = flag(False, "whether heads hear each other before and after they weigh")
     encoder: str = choice("all", "what an encoder layer looks at and how", "all", "window", "linear")
+    shared: bool = flag(False, "whether source, target and output have one embedding; wants a joint vocabulary")
     reach: int = whole(8, "neighbours on each side that an encoder's window shows", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.width % self.heads or self.width % 2:
             raise RegardError(f"width: found {self.width}, wanted an even number that {self.heads} heads can share")
+        if self.shared and self.source_vocabulary != self.target_vocabulary:
+            raise RegardError(
+                f"shared: found vocabularies of {self.source_vocabulary} and {self.target_vocabulary} pieces, "
+                "wanted one for both sides; make it joint, or share nothing"
+            )
 
     @property
     def parameters(self) -> int:
@@ -45,4 +51,5 @@ class Transformer(Sizes):
         talking = 2 * self.heads**2 * (2 + (self.encoder != "linear")) if self.talking else 0
         last = 2 * norm if self.norm == "pre" else 0
         layers = self.layers * (encoder + decoder + talking)
-        return d * (self.source_vocabulary + self.target_vocabulary) + layers + last
+        embeddings = self.target_vocabulary if self.shared else self.source_vocabulary + self.target_vocabulary
+        return d * embeddings + layers + last

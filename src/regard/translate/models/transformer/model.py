@@ -52,8 +52,8 @@ class Model(EncoderDecoder[Memory, State]):
     Which places an encoder layer sees and whether in linear time, how the decoder weighs, how all score, and whether
     heads talk is the config's. Every look is a read of this package.
 
-    The output matrix is the target embedding, as published; the two sides have vocabularies of their own, so that the
-    source embedding is not shared with them. Dropout falls where the article has it: on every sub-layer's output and on
+    The output matrix is the target embedding; of a ``shared`` config it is the source embedding too, as published, for
+    which the vocabulary has to be joint. Dropout falls where the article has it: on every sub-layer's output and on
     the sums of embeddings and positions; not on weights. Matrices start by Glorot's rule, embeddings from N(0, 1/D).
 
     A source is never empty: it holds at least its end mark.
@@ -62,7 +62,8 @@ class Model(EncoderDecoder[Memory, State]):
     def __init__(self, config: Transformer) -> None:
         super().__init__()
         self.config = config
-        self.source_embedding = nn.Embedding(config.source_vocabulary, config.width, padding_idx=PAD)
+        if not config.shared:
+            self.source_embedding = nn.Embedding(config.source_vocabulary, config.width, padding_idx=PAD)
         self.target_embedding = nn.Embedding(config.target_vocabulary, config.width, padding_idx=PAD)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
@@ -85,7 +86,7 @@ class Model(EncoderDecoder[Memory, State]):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,). The state holds nothing yet: (B, 1, 0, 2D) of each layer."""
-        x = self._embed(self.source_embedding, source, 0)
+        x = self._embed(self.target_embedding if self.config.shared else self.source_embedding, source, 0)
         for layer in self.encoder:
             x = layer(x, lengths)
         x = self.encoder_norm(x)
