@@ -91,7 +91,7 @@ def train(
 
     Line n of --src is translated by line n of --tgt. Stop it at any moment, by Ctrl-C or worse: the same command
     goes on where it stopped, and ends as if it had never stopped. DIR then holds a model for
-    `regard translate --model DIR`.
+    `regard translate --model DIR`. Under torchrun the processes share every update.
 
     Examples:
 
@@ -105,6 +105,8 @@ def train(
 
       regard train ... --optimiser adadelta --schedule constant --warmup 0 --stop-on loss
 
+      torchrun --nproc-per-node 4 -m regard train ... --accumulate 4 --threads 1
+
       regard train ... --pieces bpe --joint --model transformer --shared
 
       regard train ... --minutes 10 --precision bfloat16 --threads 1 --events runs/events --plot entropy.png
@@ -114,60 +116,70 @@ def train(
     from regard.translate.training.events import installed
     from regard.translate.training.exam import best_of
     from regard.translate.training.progress import report_to
+    from regard.translate.training.ranks import Elsewhere, ranks
     from regard.translate.training.run import train as run
     from regard.translate.training.settings import Settings
 
-    settings = Settings(
-        source_pieces=source_pieces,
-        target_pieces=target_pieces,
-        pieces=pieces,  # type: ignore[arg-type]
-        joint=joint,
-        model=model,
-        sizes=sizes,
-        dropout=dropout,
-        epochs=epochs,
-        batch_tokens=batch_tokens,
-        max_length=max_length,
-        accumulate=accumulate,
-        optimiser=optimiser,
-        optimiser_numbers=_given(
-            beta1=beta1, beta2=beta2, eps=eps, rho=rho, momentum=momentum, weight_decay=weight_decay
-        ),
-        rate=rate,
-        schedule=schedule,
-        schedule_numbers=_given(halve_after=halve_after, halve_every=halve_every),
-        warmup=warmup,
-        clip=clip,
-        smoothing=smoothing,
-        ema=ema,
-        sample=sample,
-        plain=plain,
-        patience=patience,
-        stop_on=stop_on,  # type: ignore[arg-type]  # checked by Settings, which lists the names
-        tokenize=tokenize,  # type: ignore[arg-type]
-        precision=precision,  # type: ignore[arg-type]
-        seed=seed,
-    )
-    with report_to(Console(stderr=True)) as report:
-        outcome = run(
-            src,
-            tgt,
-            dev_src,
-            dev_tgt,
-            out,
-            settings,
-            start=start,
-            minutes=minutes,
-            threads=threads,
-            device=device,
-            save_every=save_every,
-            events=_place(events, out / "events" if installed() else None),
-            plot=_place(plot, out / "entropy.svg"),
-            report=report,
+    def asked() -> Settings:
+        return Settings(
+            source_pieces=source_pieces,
+            target_pieces=target_pieces,
+            pieces=pieces,  # type: ignore[arg-type]
+            joint=joint,
+            model=model,
+            sizes=sizes,
+            dropout=dropout,
+            epochs=epochs,
+            batch_tokens=batch_tokens,
+            max_length=max_length,
+            accumulate=accumulate,
+            optimiser=optimiser,
+            optimiser_numbers=_given(
+                beta1=beta1, beta2=beta2, eps=eps, rho=rho, momentum=momentum, weight_decay=weight_decay
+            ),
+            rate=rate,
+            schedule=schedule,
+            schedule_numbers=_given(halve_after=halve_after, halve_every=halve_every),
+            warmup=warmup,
+            clip=clip,
+            smoothing=smoothing,
+            ema=ema,
+            sample=sample,
+            plain=plain,
+            patience=patience,
+            stop_on=stop_on,  # type: ignore[arg-type]  # checked by Settings, which lists the names
+            tokenize=tokenize,  # type: ignore[arg-type]
+            precision=precision,  # type: ignore[arg-type]
+            seed=seed,
         )
+
+    try:
+        with ranks() as group:
+            first = group.rank == 0
+            settings = group.agreed(asked)
+            with report_to(Console(stderr=True, quiet=not first)) as report:
+                outcome = run(
+                    src,
+                    tgt,
+                    dev_src,
+                    dev_tgt,
+                    out,
+                    settings,
+                    start=start,
+                    minutes=minutes,
+                    threads=threads,
+                    device=device,
+                    save_every=save_every,
+                    events=_place(events, out / "events" if installed() else None),
+                    plot=_place(plot, out / "entropy.svg"),
+                    report=report,
+                )
+    except Elsewhere:  # where it was found it is told, and once is enough
+        raise typer.Exit(2) from None
     if not outcome.finished and minutes is None:
         raise typer.Exit(130)  # interrupted
-    typer.echo(f"{out}: {outcome.updates} updates, best {best_of(settings, outcome.best)}")
+    if first:
+        typer.echo(f"{out}: {outcome.updates} updates, best {best_of(settings, outcome.best)}")
 
 
 def _given(**numbers: float | None) -> dict[str, float]:

@@ -17,11 +17,11 @@ __all__ = ["NotFinite", "bad_parameter", "find"]
 
 class NotFinite(ArithmeticError):
     """An update that was not made: ``what`` is the first bad tensor, ``batch`` the number of the update's batch that
-    shows it (None: the weights were bad before any)."""
+    shows it (None: the weights were bad before any), among those of process ``rank``."""
 
-    def __init__(self, what: str, batch: int | None) -> None:
+    def __init__(self, what: str, batch: int | None, rank: int = 0) -> None:
         super().__init__(what)
-        self.what, self.batch = what, batch
+        self.what, self.batch, self.rank = what, batch, rank
 
 
 def bad_parameter(model: nn.Module) -> str | None:

@@ -18,6 +18,7 @@ from regard.translate.training.broken import NotFinite, bad_parameter, find
 from regard.translate.training.device import moved
 from regard.translate.training.loss import loss
 from regard.translate.training.optimisers import optimiser
+from regard.translate.training.ranks import Alone, Ranks
 from regard.translate.training.settings import Settings
 
 __all__ = ["Learner", "Step"]
@@ -36,8 +37,14 @@ class Step:
 class Learner:
     """A model, the running average of its weights, and the optimiser that moves it."""
 
-    def __init__(self, model: EncoderDecoder[Any, Any], settings: Settings, device: torch.device | str = "cpu") -> None:
-        self.settings, self.device = settings, torch.device(device)
+    def __init__(
+        self,
+        model: EncoderDecoder[Any, Any],
+        settings: Settings,
+        device: torch.device | str = "cpu",
+        ranks: Alone | Ranks | None = None,
+    ) -> None:
+        self.settings, self.device, self.ranks = settings, torch.device(device), ranks or Alone()
         self.model: EncoderDecoder[Any, Any] = model.to(self.device)
         self.average = deepcopy(self.model).eval().requires_grad_(False)
         rule, numbers = optimiser(settings.optimiser, settings.optimiser_numbers)
@@ -45,7 +52,8 @@ class Learner:
         self.course = settings.course
 
     def update(self, batches: Sequence[Batch], number: int, epochs: float) -> Step:
-        """Update ``number``, counted from 1, by the mean loss over all target pieces of ``batches``.
+        """Update ``number``, counted from 1, by the mean loss over all target pieces of ``batches``, those of the other
+        processes included, where there are any.
 
         Args:
             epochs: epochs done, the part of the one under way included.
@@ -58,19 +66,22 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
+        self.ranks.seed(settings.seed, number)
         before = self._random()
         counts = [int(batch.target_lengths.sum()) for batch in batches]
-        pieces, summed = sum(counts), 0.0
+        pieces, summed = int(self.ranks.total(sum(counts))), 0.0
         for batch, count in zip(batches, counts, strict=True):
             value = self._loss(batch)
             (value * (count / pieces)).backward()
             summed += float(value.detach()) * count
+        self.ranks.add(self.model.parameters())
+        summed = self.ranks.total(summed)
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf))
         if not (math.isfinite(norm) and math.isfinite(summed)):
             self._set_random(before)
-            broken = find(self.model, [partial(self._loss, batch) for batch in batches])
+            broken = find(self.model, [partial(self._loss, batch) for batch in batches]) if batches else None
             self._set_random(before)
-            raise broken
+            raise self.ranks.foremost(broken)
         self.optimiser.step()
         keep = min(settings.ema, (1 + number) / (10 + number)) if settings.ema else 0.0
         torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1.0 - keep)

@@ -40,12 +40,9 @@ class Epoch:
     def __len__(self) -> int:
         return len(self.order)
 
-    def batches(self, start: int, count: int) -> list[Batch]:
-        """Up to ``count`` batches from batch ``start`` on."""
-        return [self._batch(members) for members in self.order[start : start + count]]
-
-    def _batch(self, members: Sequence[int]) -> Batch:
-        return collate([self.source[n] for n in members], [self.target[n] for n in members])
+    def batches(self, pairs: Sequence[Sequence[int]]) -> list[Batch]:
+        """Batches of these pairs."""
+        return [collate([self.source[n] for n in each], [self.target[n] for n in each]) for each in pairs]
 
 
 class Lessons:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,20 +13,21 @@ from regard.errors import RegardError
 from regard.stopping import stop_signals
 from regard.translate import checkpoint
 from regard.translate.models import architecture
-from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.corpus import Corpus, read_parallel
+from regard.translate.training.begun import begun
 from regard.translate.training.broken import NotFinite
-from regard.translate.training.claim import check_joint, check_sizes, claim, same_run
+from regard.translate.training.claim import claim
 from regard.translate.training.closing import close
 from regard.translate.training.curves import check_plot, draw
 from regard.translate.training.device import device_of
 from regard.translate.training.events import Events, Nowhere, TensorBoard, check_events
 from regard.translate.training.exam import Exam, best_of
 from regard.translate.training.learner import Learner
-from regard.translate.training.lessons import Lessons, vocabularies
+from regard.translate.training.lessons import Lessons
 from regard.translate.training.loss import loss
 from regard.translate.training.position import Outcome, Position
 from regard.translate.training.progress import Pace, Report, Silent, Standing
+from regard.translate.training.ranks import Alone, Elsewhere, Ranks, ranks, share
 from regard.translate.training.settings import Settings
 
 __all__ = ["Outcome", "loss", "train"]
@@ -59,28 +60,36 @@ def train(
     where there is one. ``events`` is a directory for TensorBoard, ``plot`` a picture (svg, png, pdf) of the entropy of
     every look at the source, drawn anew at the end of each epoch.
 
+    In several processes that ``torchrun`` started, each learns from a share of every update's pairs; without dropout
+    the run is that of one process, to rounding. The first one tests, saves and reports.
+
     Raises:
         RegardError: bad text or settings, ``out`` holds another run (says what differs), is in use, or cannot be
             written; a number was not finite (says which tensor has it, in which update and on which lines).
     """
-    settings = settings or Settings()
-    report = report or Silent()
-    if threads is not None:
-        if threads < 1:
-            raise RegardError(f"threads: found {threads}, wanted a whole number of at least 1")
-        torch.set_num_threads(threads)
-    where = device_of(device, settings.precision)
-    if events is not None:
-        check_events()
-    if plot is not None:
-        check_plot(plot)
-    corpus = read_parallel(source, target)
-    dev = read_parallel(dev_source, dev_target)
-    with claim(out):
-        run = Run(corpus, dev, out, settings, start, report, where, (source, target), events, plot)
-        deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
-        with stop_signals() as stop:
-            return run.go(deadline, stop, save_every)
+    given = settings or Settings()
+
+    def read() -> tuple[torch.device, Corpus, Corpus]:
+        if threads is not None:
+            if threads < 1:
+                raise RegardError(f"threads: found {threads}, wanted a whole number of at least 1")
+            torch.set_num_threads(threads)
+        if events is not None:
+            check_events()
+        if plot is not None:
+            check_plot(plot)
+        return device_of(device, given.precision), read_parallel(source, target), read_parallel(dev_source, dev_target)
+
+    with ranks() as group:
+        where, corpus, dev = group.agreed(read)
+        group.alike((corpus.digest, dev.digest), "src/tgt/dev-src/dev-tgt")
+        first = group.rank == 0
+        with claim(out) if first else nullcontext():
+            told = (report or Silent(), events, plot) if first else (Silent(), None, None)
+            run = Run(corpus, dev, out, given, start, group.device(where), (source, target), *told, group)
+            deadline = None if minutes is None else time.monotonic() + 60.0 * minutes
+            with stop_signals() as stop:
+                return run.go(deadline, stop, save_every)
 
 
 class Run:
@@ -93,52 +102,43 @@ class Run:
         out: Path,
         settings: Settings,
         start: Path | None,
-        report: Report,
         device: torch.device,
         files: tuple[Path, Path],
+        report: Report,
         events: Path | None,
         plot: Path | None,
+        group: Alone | Ranks,
     ) -> None:
-        self.settings, self.out, self.report = settings, out, report
-        begun = None if start is None else checkpoint.digest(start)
+        self.settings, self.out, self.report, self.ranks = settings, out, report, group
         identity = {
             "format": checkpoint.FORMAT,
             "settings": settings.to_dict(),
             "corpus": corpus.digest,
             "dev": dev.digest,
-            "from": begun,
+            "from": group.agreed(lambda: None if start is None else checkpoint.digest(start)),
         }
-        same_run(out, identity, settings)
-        state = checkpoint.load_state(out)
-        first: EncoderDecoder[Any, Any] | None = None
-        if state is None and start is not None:
-            first, source, target = checkpoint.load_model(start)
-            check_sizes(first, settings)
-            check_joint(source, target, settings)
-        elif state is None:
-            source, target = vocabularies(corpus, settings)
-        else:
-            source, target = checkpoint.load_vocabularies(out, checkpoint.load_config(out))
-        self.lessons = Lessons(corpus, source, target, settings, files)
+        found = group.given(lambda: begun(out, identity, corpus, settings, start))
+        source, target = found.vocabularies
+        self.lessons = group.agreed(lambda: Lessons(corpus, source, target, settings, files))
         report.say(self.lessons.said)
         config = settings.config(len(source), len(target))
-        if state is None:  # everything given has proved fit: from here on the directory is this run's
+        if found.state is None and group.rank == 0:  # all that is given has proved fit: the directory is this run's
             checkpoint.write_json(out / "run.json", identity)
             checkpoint.save_vocabularies(out, source, target)
             checkpoint.save_config(out, config)
         torch.manual_seed(settings.seed)
         model = architecture(settings.model).model(config)
-        if first is not None:
-            model.load_state_dict(first.state_dict())
-        self.learner = Learner(model, settings, device)
+        if found.weights is not None:
+            model.load_state_dict(found.weights)
+        self.learner = Learner(model, settings, device, group)
         self.exam = Exam(dev, source, target, settings)
         self.at = Position()
         self.told: Path | None = events
         self.events: Events = Nowhere()
         self.plot, self._last, self._safe, self._met = plot, time.monotonic(), 0, list[list[int]]()
-        if state is not None:
-            self.learner.restore(state)
-            self.at = Position(**state["position"])
+        if found.state is not None:
+            self.learner.restore(found.state)
+            self.at = Position(**found.state["position"])
             self._safe = self.at.updates
 
     def go(self, deadline: float | None, stop: list[int], save_every: float) -> Outcome:
@@ -155,7 +155,7 @@ class Run:
             self.report.say(f"goes on at update {at.updates:,} (epoch {at.epoch + 1}, batch {at.batch})")
         else:
             self.report.say(f"{self.learner.model.config.parameters:,} parameters")
-            self._save()
+            self.ranks.given(self._save)
         if self.told is not None:
             self.events = TensorBoard(self.told, at.updates)
         try:
@@ -174,12 +174,12 @@ class Run:
             self.learner.model.train()
             said, began = 0, time.monotonic()
             while at.batch < len(epoch):
-                batches = epoch.batches(at.batch, settings.accumulate)
-                self._met = epoch.order[at.batch : at.batch + len(batches)]
+                self._met = epoch.order[at.batch : at.batch + settings.accumulate]
+                batches = epoch.batches(share(self._met, self.ranks.rank, self.ranks.size))
                 start = time.monotonic()
                 step = self.learner.update(batches, at.updates + 1, at.epoch + at.batch / len(epoch))
                 at.updates += 1
-                at.batch += len(batches)
+                at.batch += len(self._met)
                 at.summed += step.summed
                 at.pieces += step.pieces
                 said += step.pieces
@@ -190,18 +190,25 @@ class Run:
                 pace = pace or Pace(standing.share, now)
                 self.report.step(replace(standing, left=pace.left(standing.share, now)))
                 self.events.update(at.updates, step, speed)
-                if stop or (deadline is not None and now >= deadline):
-                    return self._pause("interrupted" if stop else "time is up")
+                late = deadline is not None and now >= deadline and self.ranks.rank == 0  # one clock for all
+                if self.ranks.total(bool(stop) or late):
+                    return self._pause("time is up" if late and not stop else "interrupted")
                 if now - saved >= save_every:
                     saved = now
-                    self._save()
-            self._tick()
-            close(at, self.learner, self.exam, settings, self.out, self.report.say)
-            self._save()
-            checkpoint.write_json(self.out / "history.json", {"epochs": at.history})
-            self.events.epoch(at.history[-1])
-            self._draw()
+                    if self.ranks.rank == 0:
+                        self._save()
+            at = self.at = self.ranks.given(self._close)
         return self._outcome()
+
+    def _close(self) -> Position:
+        """The end of an epoch."""
+        self._tick()
+        close(self.at, self.learner, self.exam, self.settings, self.out, self.report.say)
+        self._save()
+        checkpoint.write_json(self.out / "history.json", {"epochs": self.at.history})
+        self.events.epoch(self.at.history[-1])
+        self._draw()
+        return self.at
 
     def _tick(self) -> None:
         """Counts the seconds since it was last called."""
@@ -210,11 +217,14 @@ class Run:
         self._last = now
 
     def _pause(self, why: str) -> Outcome:
+        self.ranks.given(lambda: self._put_down(why))
+        return self._outcome()
+
+    def _put_down(self, why: str) -> None:
         if self.at.best is None:  # no epoch is done: keep what there is, so that the directory can translate
             self._keep()
         self._save()
         self.report.say(f"{why}: saved at update {self.at.updates:,}; the same command goes on from here")
-        return self._outcome()
 
     def _keep(self) -> None:
         self.learner.check()
@@ -235,16 +245,19 @@ class Run:
 
     def _broken(self, found: NotFinite) -> RegardError:
         """The error for it; what was learnt before is saved, where that itself is sound."""
+        if self.ranks.rank:
+            return Elsewhere("the first process tells it")
         try:
             if self.at.best is None:
                 self._keep()
             self._save()
         except NotFinite:  # the weights themselves: what was saved last stands
             pass
+        met = share(self._met, found.rank, self.ranks.size)
         start = f"--from {self.out} and " if (self.out / "model.safetensors").exists() else ""
         return RegardError(
             f"rate: update {self.at.updates + 1} met a number that is not finite, first in {found.what}"
-            f"{self.lessons.where(self._met if found.batch is None else self._met[found.batch : found.batch + 1])}; "
+            f"{self.lessons.where(self._met if found.batch is None else met[found.batch : found.batch + 1])}; "
             f"that update was not made, {self.out} holds update {self._safe}: lower --rate (found "
             f"{self.settings.peak:g}) or --clip (found {self.settings.clip:g}), or look at those lines, and begin "
             f"with {start}another --out"
