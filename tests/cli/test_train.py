@@ -53,7 +53,17 @@ def test_it_trains_says_where_it_is_and_goes_on(text: list[object], tmp_path: Pa
     }  # events: where TensorBoard is
     epochs = json.loads((out / "history.json").read_text())["epochs"]
     assert [line["epoch"] for line in epochs] == [1, 2]
-    assert set(epochs[0]) == {"epoch", "updates", "loss", "dev_loss", "bleu", "entropy", "seconds"}
+    assert set(epochs[0]) == {
+        "epoch",
+        "updates",
+        "loss",
+        "dev_loss",
+        "bleu",
+        "entropy",
+        "pieces",
+        "learning",
+        "seconds",
+    }
     other = regard("train", *text, "--out", out, *SMALL, "--hidden", 9)
     assert other.exit_code == 2
     assert "hidden: the run in" in other.stderr
