@@ -137,14 +137,14 @@ def _data() -> Path:
 
 def _hansards() -> Text | None:
     from regard.align import gold
-    from regard.translate.text.corpus import read_lines
+    from regard.translate.text.corpus import read_parallel
 
     folder = _data() / HANSARDS
     if not folder.is_dir():
         return None
     train = folder / "train.en", folder / "train.fr"
-    source, target = (read_lines(folder / f"test.{side}") for side in ("en", "fr"))
-    return Text(train, source, target, gold.read(folder / "test.en-fr.gold"))
+    test = read_parallel(folder / "test.en", folder / "test.fr")  # every line: the gold links go by their numbers
+    return Text(train, list(test.source), list(test.target), gold.read(folder / "test.en-fr.gold"))
 
 
 def _trained(name: str) -> Translator | None:

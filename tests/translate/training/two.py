@@ -47,9 +47,18 @@ def endless(self: Learner, batch: Batch) -> Tensor:
 def main(folder: Path) -> None:
     settings = Settings(**json.loads((folder / "settings.json").read_text()))
 
-    def run(name: str, settings: Settings = settings) -> Outcome:
-        files = folder / "train.en", folder / "train.fr", folder / "dev.en", folder / "dev.fr"
+    def run(name: str, settings: Settings = settings, source: str = "train.en") -> Outcome:
+        files = folder / source, folder / "train.fr", folder / "dev.en", folder / "dev.fr"
         return train(*files, folder / name, settings, threads=1)
+
+    def fails(name: str, **options: Any) -> None:
+        """A run that must, in this process; what it says is noted."""
+        try:
+            run(name, **options)
+        except RegardError as error:
+            (folder / f"{name} {group.rank}").write_text(f"{type(error).__name__} {error}")
+        else:
+            raise AssertionError(name)
 
     with ranks() as group:
         losses = watched()
@@ -64,13 +73,11 @@ def main(folder: Path) -> None:
         assert not stopped.finished
         watched()
         assert run("parts", dropping).finished
+        fails("nowhere", source=("train.en", "none.en")[group.rank])
+        fails("other", source=("train.en", "train.fr")[group.rank])
         if group.rank == 1:
             Learner._loss = endless  # type: ignore[method-assign]
-        try:
-            run("broken")
-        except RegardError as error:
-            (folder / f"error {group.rank}").write_text(f"{type(error).__name__} {error}")
-            raise
+        fails("broken")
 
 
 if __name__ == "__main__":
