@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.cli.main import app
 from regard.errors import RegardError
 from regard.translate.text.batches import Batch
 from regard.translate.training.learner import Learner, Step
@@ -65,11 +66,11 @@ def main(folder: Path) -> None:
         run("two")
         if group.rank == 0:
             (folder / "losses.json").write_text(json.dumps(losses))
-        dropping = replace(settings, dropout=0.2, epochs=1)
+        dropping = replace(settings, dropout=0.2, epochs=1, accumulate=9)
         run("whole", dropping)
-        watched(lambda update: os.kill(os.getpid(), signal.SIGINT) if update == 7 and group.rank == 1 else None)
+        watched(lambda update: os.kill(os.getpid(), signal.SIGINT) if update == 4 and group.rank == 1 else None)
         stopped = run("parts", dropping)
-        assert stopped.updates == 7
+        assert stopped.updates == 4
         assert not stopped.finished
         watched()
         assert run("parts", dropping).finished
@@ -78,6 +79,10 @@ def main(folder: Path) -> None:
         if group.rank == 1:
             Learner._loss = endless  # type: ignore[method-assign]
         fails("broken")
+        try:
+            app(["train", *json.loads((folder / "options.json").read_text())])
+        finally:
+            group.total(0.0)  # both have said what they had to say: torchrun ends the one when the other has failed
 
 
 if __name__ == "__main__":
