@@ -49,7 +49,14 @@ TRANSFORMER: dict[str, Size] = {"width": 256, "heads": 4, "layers": 3, "feed": 5
 SOFT = {"rate": 0.001, "warmup": 1000}  # what a Transformer bears
 
 ENTRANTS = {
+    "cho": Entrant("one vector, in every step", "cho", False, {"hidden": 384}),
+    "sutskever": Entrant("a state handed over once", "sutskever", False, {"hidden": 288}),
+    "sutskever-reversed": Entrant(
+        "a state handed over once, the source reversed", "sutskever", False, {"hidden": 288, "reverse": True}
+    ),
     "bahdanau": Entrant("looks back, additive score", "bahdanau", True, {"hidden": 288}),
+    "luong": Entrant("looks back after the step, general score, fed", "luong", True, {"hidden": 264}),
+    "luong-local-p": Entrant("looks near a place it predicts", "luong", True, {"hidden": 264, "look": "local-p"}),
     "transformer": Entrant("attention alone, norm after", "transformer", True, TRANSFORMER, SOFT),
     "transformer-pre": Entrant(
         "attention alone, norm before", "transformer", True, {**TRANSFORMER, "norm": "pre"}, SOFT

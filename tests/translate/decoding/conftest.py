@@ -11,6 +11,7 @@ from regard.translate.models.encoder_decoder import EncoderDecoder
 
 SIZES: dict[str, dict[str, int]] = {
     "bahdanau": {"embedding": 7, "hidden": 11, "alignment": 13, "readout": 5},
+    "luong": {"embedding": 7, "hidden": 11, "layers": 2},
     "transformer": {"width": 14, "heads": 7, "layers": 2, "feed": 11},
 }
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError, unknown_name
-from regard.translate.models.recurrent.config import Bahdanau
+from regard.translate.models.recurrent.config import Bahdanau, Cho, Luong, Sutskever
 from regard.translate.models.sizes import Size, Sizes, sizes_of
 from regard.translate.models.transformer.config import Transformer
 
@@ -40,7 +40,10 @@ class Architecture:
 
 
 ARCHITECTURES = {
+    "cho": Architecture(Cho, "recurrent.cho"),
+    "sutskever": Architecture(Sutskever, "recurrent.sutskever"),
     "bahdanau": Architecture(Bahdanau, "recurrent.bahdanau"),
+    "luong": Architecture(Luong, "recurrent.luong"),
     "transformer": Architecture(Transformer, "transformer.model"),
 }
 
@@ -70,8 +73,8 @@ def complete(name: str, given: Mapping[str, Size]) -> dict[str, Size]:
     Raises:
         RegardError: a size that this architecture doesn't have, or one that cannot be.
 
-    >>> complete("bahdanau", {"hidden": 96})
-    {'embedding': 256, 'hidden': 96, 'alignment': 256, 'readout': 256}
+    >>> complete("cho", {"hidden": 96})
+    {'embedding': 256, 'hidden': 96, 'readout': 256}
     """
     found = architecture(name)
     for size in given:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.translate.models.recurrent.bahdanau import Memory, Model
+from regard.translate.models.recurrent.bahdanau import Model
 from regard.translate.models.recurrent.config import Bahdanau
+from regard.translate.models.recurrent.readers import Memory
 from regard.translate.text.batches import Batch, collate
 from regard.translate.text.vocabulary import PAD
-from regard.translate.training.run import loss
+from regard.translate.training.loss import loss
 
 SIZES = Bahdanau(source_vocabulary=31, target_vocabulary=37, embedding=6, hidden=5, alignment=4, readout=3)
 
@@ -64,7 +65,7 @@ def test_padding_of_the_source_changes_nothing(model: Model, batch: Batch) -> No
 
 
 def test_the_padding_test_would_see_a_missing_mask(model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.translate.models.recurrent.bahdanau.padding", lambda lengths: None)
+    monkeypatch.setattr("regard.translate.models.recurrent.readers.padding", lambda lengths: None)
     assert (loss(model, batch) - loss(model, scribbled(batch))).abs().item() > 1e-4
 
 
@@ -112,13 +113,13 @@ def test_changing_the_new_state_cannot_change_its_own_look(
     model: Model, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = model.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
-    true, calls = model._advance, iter(range(10**6))
+    true, calls = model.advance, iter(range(10**6))
 
     def moved(projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
         after = true(projected, context, state)
         return after + 1.0 if next(calls) == 2 else after  # s_3, by the third step
 
-    monkeypatch.setattr(model, "_advance", moved)
+    monkeypatch.setattr(model, "advance", moved)
     after = model.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
     assert torch.equal(after[:, :3], before[:, :3])
     assert not torch.allclose(after[1, 3], before[1, 3])
@@ -183,6 +184,7 @@ def test_forward_is_the_steps_one_after_another(model: Model, batch: Batch) -> N
     [
         SIZES,
         Bahdanau(source_vocabulary=11, target_vocabulary=13, embedding=2, hidden=3, alignment=5, readout=7),
+        replace(SIZES, score="general"),
         Bahdanau(source_vocabulary=3500, target_vocabulary=3500, embedding=256, hidden=288, alignment=256, readout=256),
     ],
 )
@@ -193,10 +195,10 @@ def test_parameter_count(sizes: Bahdanau) -> None:
 def test_dropout_is_one_mask_a_sentence() -> None:
     torch.manual_seed(0)
     model = Model(replace(SIZES, dropout=0.5)).train()
-    dropped = model._drop(torch.ones(3, 7, 6), 0)
+    dropped = model.drop(torch.ones(3, 7, 6), 0)
     assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
     assert set(dropped.unique().tolist()) == {0.0, 2.0}
-    assert torch.equal(model.eval()._drop(torch.ones(3, 7, 6), 0), torch.ones(3, 7, 6))
+    assert torch.equal(model.eval().drop(torch.ones(3, 7, 6), 0), torch.ones(3, 7, 6))
 
 
 def test_bfloat16_products_stay_close() -> None:

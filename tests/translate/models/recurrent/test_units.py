@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.translate.models.recurrent.units import gru, gru_step
+from regard.translate.models.recurrent.units import gru, gru_step, lstm_step
 from regard.translate.training.loss import smoothed_cross_entropy
 
 
@@ -50,8 +50,26 @@ def test_the_unit_of_the_article_is_another() -> None:
     torch.testing.assert_close(gru_step(x * sides, turned[1], state), article(x))
 
 
+def test_a_sequence_can_begin_anywhere_and_each_row_have_its_own_bias() -> None:
+    cell = nn.GRUCell(3, 5).double()
+    x, state, own = torch.randn(4, 7, 15).double(), torch.randn(7, 5).double(), torch.randn(7, 15).double()
+    found = gru(x.unsqueeze(0), cell.weight_hh.unsqueeze(0), own.unsqueeze(0), state.unsqueeze(0))[0]
+    for t in range(4):
+        state = gru_step(x[t], state @ cell.weight_hh.t() + own, state)
+        torch.testing.assert_close(found[t], state)
+
+
+def test_a_long_step_is_nn_lstm_cell() -> None:
+    cell = nn.LSTMCell(3, 5).double()
+    inputs, h, c = (torch.randn(7, width, dtype=torch.float64) for width in (3, 5, 5))
+    gates = inputs @ cell.weight_ih.t() + cell.bias_ih + h @ cell.weight_hh.t() + cell.bias_hh
+    torch.testing.assert_close(lstm_step(gates, c), cell(inputs, (h, c)))
+
+
 def test_gradients() -> None:
     torch.manual_seed(1)
+    assert torch.autograd.gradcheck(gru, (numbers(2, 3, 2, 6), numbers(2, 6, 2), numbers(2, 2, 6), numbers(2, 2, 2)))
+    assert torch.autograd.gradcheck(lstm_step, (numbers(3, 1, 8), numbers(3, 1, 2)))
     assert torch.autograd.gradcheck(gru, (numbers(2, 3, 2, 6), numbers(2, 6, 2), numbers(2, 6)))
     assert torch.autograd.gradcheck(gru_step, (numbers(3, 1, 6), numbers(3, 1, 6), numbers(3, 1, 2)))
 

@@ -1,0 +1,52 @@
+"""What recurrent translators share beside encoders and readers: how they start, and how they drop."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.translate.text.vocabulary import PAD
+
+__all__ = ["drop", "embedding", "initialise"]
+
+_OWN = ("score.", "place.")  # as their own classes start them
+
+
+def embedding(vocabulary: int, width: int) -> nn.Embedding:
+    """A vector for each piece; padding's stays 0."""
+    return nn.Embedding(vocabulary, width, padding_idx=PAD)
+
+
+@torch.no_grad()
+def initialise(model: nn.Module) -> None:
+    """Recurrent matrices orthogonal, gate by gate; other matrices by Glorot's rule; embeddings N(0, 1/m); biases 0, but
+    for a long short-term memory's forget gate, which starts open at 1 (Gers et al. 2000)."""
+    for name, parameter in model.named_parameters():
+        if name.startswith(_OWN):
+            continue
+        if parameter.ndim == 1:
+            parameter.zero_()
+            n = parameter.shape[0] // 4
+            if "bias_ih" in name and isinstance(model.get_submodule(name.rpartition(".")[0]), nn.LSTM):
+                parameter[n : 2 * n] = 1.0
+        elif "weight_hh" in name or name == "cell_state.weight":
+            for gate in parameter.split(parameter.shape[1]):
+                nn.init.orthogonal_(gate)
+        elif "embedding" in name:
+            nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+            parameter[PAD].zero_()
+        else:
+            nn.init.xavier_uniform_(parameter)
+
+
+def drop(x: Tensor, batch: int, p: float) -> Tensor:
+    """Sets features of ``x`` to 0, the same ones all along a sentence (Gal & Ghahramani 2016); the rest grows.
+
+    ``x`` is (…, F); its axis ``batch`` counts sentences.
+    """
+    if p == 0.0:
+        return x
+    shape = [1] * x.dim()
+    shape[batch], shape[-1] = x.shape[batch], x.shape[-1]
+    keep = torch.empty(shape, dtype=x.dtype, device=x.device).bernoulli_(1.0 - p)
+    return x * keep.div_(1.0 - p)
