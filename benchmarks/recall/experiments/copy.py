@@ -36,5 +36,11 @@ def experiment() -> Experiment:
                 recipe=Recipe(steps=2000, rate=3e-3),
             ),
             "lstm": Arm("an LSTM of as many parameters", partial(lstm, hidden=120), {"length 20": at_least(40)}),
+            "lstm-slow": Arm(
+                "the same at a third of the rate, twice as long",
+                partial(lstm, hidden=120),
+                {"length 20": at_least(40)},
+                recipe=Recipe(steps=8000, rate=1e-3),
+            ),
         },
     )
