@@ -150,10 +150,10 @@ class Spot:
     axes: tuple[str, str]
     logarithmic: bool = False
     """Whether y is drawn by its logarithm."""
-    by_powers: bool = True
-    """Whether x is drawn by its logarithm."""
     peer: bool = False
     """Whether it is somebody else's, and drawn with a broken line."""
+    by_powers: bool = True
+    """Whether x is drawn by its logarithm."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
