@@ -204,7 +204,7 @@ def test_panels_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Figure, "savefig", saved)
     spots = [
-        Spot(panel, series, x, y, ("tokens", panel), logarithmic=panel == "b", peer=series == "theirs")
+        Spot(panel, series, x, y, ("tokens", panel), panel == "b", series == "theirs", by_powers=panel != "c")
         for panel in "abc"
         for series, y in (("ours", 1.0), ("theirs", 2.0))
         for x in (1024.0, 512.0)
@@ -214,5 +214,6 @@ def test_panels_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     plots = seen[0].axes
     assert [plot.get_title() for plot in plots if plot.get_visible()] == ["a", "b", "c"]
     assert [plot.get_yscale() for plot in plots[:3]] == ["linear", "log", "linear"]
+    assert [plot.get_xscale() for plot in plots[:3]] == ["log", "log", "linear"]
     assert [line.get_linestyle() for line in plots[0].lines] == ["-", "--"]
     assert torch.as_tensor(plots[0].lines[0].get_xdata()).tolist() == [512, 1024]
