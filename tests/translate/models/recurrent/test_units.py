@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from regard.translate.models.recurrent.encoders import Stack
 from regard.translate.models.recurrent.units import gru, gru_step, lstm_step
 from regard.translate.training.loss import smoothed_cross_entropy
 
@@ -90,3 +91,18 @@ def test_loss_of_bfloat16_is_computed_in_float32() -> None:
     logits = (100 * torch.randn(7, 11)).bfloat16().requires_grad_()
     target = torch.randint(0, 11, (7,))
     torch.testing.assert_close(smoothed_cross_entropy(logits, target), cross_entropy(logits.float(), target))
+
+
+def test_dropout_of_a_stack_falls_between_its_layers_alone() -> None:
+    torch.manual_seed(1)
+    stack = Stack(3, 5, 3, 0.5)
+    given, h, c = torch.randn(7, 20), torch.randn(7, 3, 5), torch.randn(7, 3, 5)
+    (_, a, _), (_, b, _) = (stack.once(given, None, h, c, stack.joined(3)) for _ in range(2))
+    assert torch.equal(a[:, 0], b[:, 0])
+    assert not torch.equal(a[:, 1], b[:, 1])
+    stack.eval()
+    top, found, cells = stack.once(stack.inputs(torch.ones(7, 3)), None, h, c, stack.joined(3))
+    before = (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous())
+    wanted, after = stack(torch.ones(7, 1, 3), before)
+    torch.testing.assert_close(top, wanted[:, 0])
+    torch.testing.assert_close((found.transpose(0, 1), cells.transpose(0, 1)), after)
