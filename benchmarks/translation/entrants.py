@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.translation.corpora import Text
@@ -26,20 +26,24 @@ class Entrant:
 
     def settings(self, text: Text, seed: int, epochs: int, quick: bool = False) -> Settings:
         """How it is trained on a text: as every other is, but for its own ``course``."""
-        shared = Settings(
-            source_pieces=text.pieces,
-            target_pieces=text.pieces,
-            model=self.model,
-            sizes=dict(self.sizes),
-            max_length=text.longest,
-            epochs=epochs,
-            tokenize=text.tokenize,
-            patience=0,
-            seed=seed,
+        told: dict[str, Any] = {
+            "source_pieces": text.pieces,
+            "target_pieces": text.pieces,
+            "max_length": text.longest,
+            "tokenize": text.tokenize,
             **COURSE,
-        )
-        own = replace(shared, **self.course)
-        return replace(own, epochs=1, batch_tokens=600, warmup=2) if quick else own
+            **self.course,
+            "epochs": epochs,
+        }
+        if quick:
+            told |= {
+                "source_pieces": text.pieces,
+                "target_pieces": text.pieces,
+                "epochs": 1,
+                "batch_tokens": 600,
+                "warmup": 2,
+            }
+        return Settings(model=self.model, sizes=dict(self.sizes), patience=0, seed=seed, **told)
 
 
 #: What is the same for all: one epoch is as many updates of as many tokens for every model.
@@ -60,6 +64,13 @@ ENTRANTS = {
     "transformer": Entrant("attention alone, norm after", "transformer", True, TRANSFORMER, SOFT),
     "transformer-pre": Entrant(
         "attention alone, norm before", "transformer", True, {**TRANSFORMER, "norm": "pre"}, SOFT
+    ),
+    "transformer-shared": Entrant(
+        "norm before, one vocabulary and one embedding for all",
+        "transformer",
+        True,
+        {**TRANSFORMER, "norm": "pre", "shared": True},
+        {**SOFT, "joint": True, "source_pieces": 5000, "target_pieces": 5000},
     ),
     "transformer-entmax": Entrant(
         "the decoder weighs by 1.5-entmax", "transformer", True, {**TRANSFORMER, "normalize": "entmax15"}, SOFT
