@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.score import Additive
 from regard.translate import checkpoint
 from regard.translate.models.recurrent.bahdanau import Model
 from regard.translate.models.recurrent.config import Bahdanau
@@ -31,6 +32,7 @@ def untaught(tmp_path_factory: pytest.TempPathFactory) -> Path:
         readout=5,
     )
     model = Model(config)
+    assert isinstance(model.score, Additive)
     torch.nn.init.normal_(model.score.energy)
     torch.nn.init.normal_(model.score.query.weight)
     torch.nn.init.normal_(model.score.key.weight)

@@ -41,7 +41,7 @@ def test_a_row_for_each_target_word_that_sums_to_1(translator: Translator) -> No
 def test_weight_on_padding_is_measured_and_exactly_0(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(translator, SENTENCE).on_padding == 0.0
     # The measurement is one: without the mask there is weight, and the look says so.
-    monkeypatch.setattr("regard.translate.models.recurrent.bahdanau.padding", lambda lengths: None)
+    monkeypatch.setattr("regard.translate.models.recurrent.readers.padding", lambda lengths: None)
     broken = look(translator, SENTENCE)
     assert broken.on_padding > 0.0
     assert any("THIS IS A BUG" in notice for notice in broken.notices)
