@@ -124,7 +124,7 @@ def train(
         return Settings(
             source_pieces=source_pieces,
             target_pieces=target_pieces,
-            pieces=pieces,  # type: ignore[arg-type]
+            pieces=pieces,  # type: ignore[arg-type]  # checked by Settings, as all names are
             joint=joint,
             model=model,
             sizes=sizes,
@@ -148,8 +148,8 @@ def train(
             plain=plain,
             patience=patience,
             stop_on=stop_on,  # type: ignore[arg-type]  # checked by Settings, which lists the names
-            tokenize=tokenize,  # type: ignore[arg-type]
-            precision=precision,  # type: ignore[arg-type]
+            tokenize=tokenize,  # type: ignore[arg-type]  # the same
+            precision=precision,  # type: ignore[arg-type]  # the same
             seed=seed,
         )
 

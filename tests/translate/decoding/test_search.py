@@ -157,13 +157,13 @@ class Blind(EncoderDecoder[Read, Tensor]):
         return self.said.expand(*previous.shape, -1), state + 1
 
     def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise AssertionError("a search asks for steps alone")
 
     def vocabulary(self, hidden: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise AssertionError("a search asks for steps alone")
 
     def align(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise AssertionError("a search asks for steps alone")
 
 
 def test_a_model_that_never_looks_translates_and_refuses_what_needs_looks() -> None:

@@ -93,7 +93,8 @@ class Walk:
         more, that piece is the only one that may be.
         """
         if self.looking:
-            logits, self.state, looked = self.model.step_looking(self.state, self._previous, self.memory)  # type: ignore[operator]
+            assert isinstance(self.model, Looks)  # a walk that looks is begun with a model that can tell
+            logits, self.state, looked = self.model.step_looking(self.state, self._previous, self.memory)
             self._looked = looked.float().mean((1, 2))  # (B, K, S)
         else:
             logits, self.state = self.model.step(self.state, self._previous, self.memory)
