@@ -95,7 +95,7 @@ def test_every_task_has_a_trainer() -> None:
 
 def test_what_can_be_learnt_is_named_with_its_models() -> None:
     assert list(report.tasks()) == experiments.known()
-    assert report.tasks()["copy"] == "ntm, ntm-content, lstm"
+    assert report.tasks()["copy"] == "ntm, ntm-content, lstm, lstm-slow"
 
 
 def test_answers_are_counted() -> None:
