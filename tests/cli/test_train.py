@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from regard.cli.main import app
+from regard.cli.sizes import _options
 
 SIZES = {"source-pieces": 14, "target-pieces": 16, "embedding": 8, "hidden": 8, "alignment": 8, "readout": 8}
 COURSE = {"epochs": 2, "batch-tokens": 300, "warmup": 2, "tokenize": "none", "threads": 1}
@@ -104,6 +105,13 @@ def test_a_value_that_cannot_be_is_named(
     assert said in found
     assert found.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_help_names_what_can_be_chosen() -> None:
+    (score,) = (each for each in _options() if each.name == "score")
+    (said,) = (each.help for each in score.annotation.__metadata__)
+    assert "bahdanau additive (or general)" in said
+    assert "luong general (or dot, concat)" in said
 
 
 def test_help_has_an_example() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from regard.translate.models import ARCHITECTURES
-from regard.translate.models.sizes import Size, sizes_of
+from regard.translate.models.sizes import Described, Size, sizes_of
 
 __all__ = ["with_sizes"]
 
@@ -40,16 +40,16 @@ def _options() -> Iterator[inspect.Parameter]:
     """Every size once, however many architectures have it, with what each takes where nothing is given."""
     told: dict[str, str] = {}
     kinds: dict[str, type[Any]] = {}
-    defaults: dict[str, dict[str, Size]] = {}
+    taken: dict[str, list[str]] = {}
     for name, architecture in ARCHITECTURES.items():
         for size in sizes_of(architecture.config):
             told.setdefault(size.name, size.says)
             kinds.setdefault(size.name, type(size.default))
-            defaults.setdefault(size.name, {})[name] = size.default
+            taken.setdefault(size.name, []).append(f"{name} {_said(size, told[size.name])}")
     for name, says in told.items():
-        taken = ", ".join(f"{model} {_said(default)}" for model, default in defaults[name].items())
         option = typer.Option(
-            help=f"{says[0].upper()}{says[1:]}. Left out: {taken}.", rich_help_panel="Sizes of the model"
+            help=f"{says[0].upper()}{says[1:]}. Left out: {', '.join(taken[name])}.",
+            rich_help_panel="Sizes of the model",
         )
         yield inspect.Parameter(
             name,
@@ -59,5 +59,9 @@ def _options() -> Iterator[inspect.Parameter]:
         )
 
 
-def _said(default: Size) -> str:
-    return ("no", "yes")[default] if isinstance(default, bool) else str(default)
+def _said(size: Described, told: str) -> str:
+    """What a model takes where nothing is given, and the other names it knows if the help does not tell them."""
+    if isinstance(size.default, bool):
+        return ("no", "yes")[size.default]
+    others = [name for name in size.names if name != size.default and name not in told]
+    return f"{size.default} (or {', '.join(others)})" if others else str(size.default)

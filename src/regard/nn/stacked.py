@@ -23,7 +23,7 @@ class StackedAttention(nn.Module):
     """a = W_u u^K + b_u, u^k = u^{k−1} + Σ_i p_i^k v_i, u^0 = v_Q: logits of an answer, K looks at an image.
 
     v_i = tanh(W_I f_i + b_I), p^k = softmax_i(W_P^k tanh(W_{I,A}^k v_i + W_{Q,A}^k u^{k−1} + b_A^k)) (Yang et al. 2016,
-    section 3.3, equations 15 to 23). Every layer has its own W; all look at the same v. What a layer saw is *added* to
+    section 3.3). Every layer has its own W; all look at the same v. What a layer saw is *added* to
     the question, so that the next one asks for what the first found. The published b_P^k moves all scores of a question
     alike, which no softmax sees: it is left out.
 

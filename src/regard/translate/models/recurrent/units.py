@@ -34,7 +34,7 @@ def gru(x: Tensor, weight: Tensor, bias: Tensor, first: Tensor | None = None) ->
     """
     if torch.is_autocast_enabled("cpu"):
         weight = weight.to(torch.get_autocast_dtype("cpu"))
-    out: Tensor = _Sequence.apply(x, weight, bias, first)  # type: ignore[no-untyped-call]
+    out: Tensor = _Sequence.apply(x, weight, bias, first)  # type: ignore[no-untyped-call]  # torch has no types for it
     return out
 
 
