@@ -47,7 +47,14 @@ class Entrant:
 
 
 #: What is the same for all: one epoch is as many updates of as many tokens for every model.
-COURSE: dict[str, Any] = {"dropout": 0.3, "batch_tokens": 3000, "rate": 0.0015, "warmup": 400, "smoothing": 0.1}
+COURSE: dict[str, Any] = {
+    "dropout": 0.3,
+    "batch_tokens": 3000,
+    "rate": 0.0015,
+    "warmup": 400,
+    "smoothing": 0.1,
+    "precision": "bfloat16",
+}
 
 TRANSFORMER: dict[str, Size] = {"width": 256, "heads": 4, "layers": 3, "feed": 512}
 SOFT = {"rate": 0.001, "warmup": 1000}  # what a Transformer bears

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.translate.models.dropout import dropout
 from regard.translate.models.recurrent.units import gru, lstm_step
 
 __all__ = ["BothWays", "OneWay", "Stack", "turned"]
@@ -116,7 +117,7 @@ class Stack(nn.LSTM):
             state, cell = lstm_step(gates if n else gates + given, c[..., n, :])
             hs.append(state)
             cs.append(cell)
-            below = F.dropout(state, self.dropout, self.training)
+            below = dropout(state, self.dropout, self.training)
         return hs[-1], torch.stack(hs, -2), torch.stack(cs, -2)
 
 

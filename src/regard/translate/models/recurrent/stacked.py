@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from regard.translate.models.dropout import dropout
 from regard.translate.models.encoder_decoder import EncoderDecoder, Memory, State
 from regard.translate.models.recurrent.config import Luong, Sutskever
 from regard.translate.models.recurrent.encoders import Stack, turned
@@ -65,4 +65,4 @@ class Stacked(EncoderDecoder[Memory, State]):
 
     def drop(self, x: Tensor) -> Tensor:
         """Dropout in training."""
-        return F.dropout(x, self.config.dropout, self.training)
+        return dropout(x, self.config.dropout, self.training)

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard import mask
 from regard.mask import Mask
 from regard.memory.linear import LinearMemory
 from regard.nn import MultiHead, TalkingHeads
+from regard.translate.models.dropout import dropout
 from regard.translate.models.transformer.config import Transformer
 
-__all__ = ["DecoderLayer", "EncoderLayer", "full", "read"]
+__all__ = ["DecoderLayer", "EncoderLayer", "full", "read", "rounded"]
 
 
 class Residual(nn.Module):
@@ -26,7 +26,7 @@ class Residual(nn.Module):
         self.before, self.dropout = config.norm == "pre", config.dropout
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        y = x + F.dropout(f(self.norm(x) if self.before else x), self.dropout, self.training)
+        y = x + dropout(f(rounded(self.norm(x) if self.before else x)), self.dropout, self.training)
         out: Tensor = y if self.before else self.norm(y)
         return out
 
@@ -92,6 +92,12 @@ def read(heads: MultiHead, y: Tensor, keys: Tensor, values: Tensor, seen: Mask |
         found = heads.look(full(q), full(keys), full(values), seen)
     out: Tensor = heads.out(found.transpose(-3, -2).flatten(-2))
     return out
+
+
+def rounded(x: Tensor) -> Tensor:
+    """As the matrix products to come will have it under autocast: rounded once here, and not by each of them."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def full(x: Tensor) -> Tensor:

@@ -13,9 +13,10 @@ from torch.nn import functional as F
 from regard import mask
 from regard.mask import Mask
 from regard.position import sinusoidal
+from regard.translate.models.dropout import dropout
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.models.transformer.config import Transformer
-from regard.translate.models.transformer.layers import DecoderLayer, EncoderLayer, full, read
+from regard.translate.models.transformer.layers import DecoderLayer, EncoderLayer, full, read, rounded
 from regard.translate.text.vocabulary import PAD
 
 __all__ = ["Memory", "Model"]
@@ -89,7 +90,7 @@ class Model(EncoderDecoder[Memory, State]):
         x = self._embed(self.target_embedding if self.config.shared else self.source_embedding, source, 0)
         for layer in self.encoder:
             x = layer(x, lengths)
-        x = self.encoder_norm(x)
+        x = rounded(self.encoder_norm(x))
         keys, values = zip(*(layer.cross.pairs(x) for layer in self._layers()), strict=True)
         nothing = x.new_zeros(source.shape[0], 1, 0, 2 * self.config.width)
         return Memory(keys, values, lengths), (nothing,) * self.config.layers
@@ -141,7 +142,7 @@ class Model(EncoderDecoder[Memory, State]):
         x: Tensor = table(ids) * self.config.width**0.5
         if self.config.positions == "sinusoidal":
             x = x + sinusoidal(place + ids.shape[-1], self.config.width)[place:].to(x)
-        return F.dropout(x, self.config.dropout, self.training)
+        return dropout(x, self.config.dropout, self.training)
 
     def _layers(self) -> Iterator[DecoderLayer]:
         return (layer for layer in self.decoder if isinstance(layer, DecoderLayer))  # for the type: all are
