@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 
@@ -112,3 +113,17 @@ def test_what_moves_to_a_device_keeps_its_form() -> None:
     assert found["a"][1] == 3
     assert isinstance(found["b"], tuple)
     assert moved(given, "cpu")["a"][0] is given["a"][0]  # type: ignore[index]
+
+
+def test_few_kernels_are_kept_in_bfloat16_unless_the_user_says_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.setenv(name, "7")
+    device_of("cpu", "bfloat16")
+    assert os.environ[name] == "7"
+    monkeypatch.delenv(name)
+    device_of("cpu", "float32")
+    assert name not in os.environ
+    device_of("cpu", "bfloat16")
+    assert 0 < int(os.environ[name]) < 1024

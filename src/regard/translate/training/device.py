@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -13,6 +14,10 @@ from regard.errors import RegardError, unknown_name
 __all__ = ["Device", "device_of", "moved"]
 
 Device = Literal["auto", "cpu", "cuda"]
+
+#: Products in bfloat16 whose kernels oneDNN keeps on a CPU. It would keep 1,024; sentences of every length make new
+#: shapes at every update, and memory grows by gigabytes. Only those of the same update are met again.
+_KEPT = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128"
 
 
 def device_of(name: str, precision: str) -> torch.device:
@@ -30,6 +35,8 @@ def device_of(name: str, precision: str) -> torch.device:
     if name == "cuda" and not there:
         raise RegardError("device: found cuda, but PyTorch finds no GPU here; give --device cpu, or auto")
     if name == "cpu" or not there:
+        if precision == "bfloat16":
+            os.environ.setdefault(*_KEPT)  # read when the first product is made
         return torch.device("cpu")
     if precision == "bfloat16" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise RegardError("precision: this GPU has no bfloat16; give --precision float32")
