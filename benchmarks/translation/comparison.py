@@ -18,7 +18,7 @@ from regard.translate.training.progress import Standing
 from regard.translate.training.run import train
 from regard.translate.translator import Translator
 
-__all__ = ["compare"]
+__all__ = ["BEAM", "Learnt", "compare", "told", "trained"]
 
 Say = Callable[[str], None]
 FEW = 30  # sentences; a band with fewer says nothing
@@ -69,10 +69,10 @@ def compare(
             found: dict[str, list[tuple[Learnt, Counts]]] = {name: [] for name in entrants}
             for (name, each), seed in product(entrants.items(), seeds):
                 folder = logs / corpus / ("quick" if setting.quick else f"{epochs}-epochs")
-                learnt = _learn(each, asked, seed, epochs, folder, f"{name}-{seed}", say, setting.quick)
+                learnt = trained(each, asked, seed, epochs, folder, f"{name}-{seed}", say, setting.quick)
                 counts = Counts.of(learnt.said, [b for _, b in asked.test], asked.tokenize)
                 found[name].append((learnt, counts))
-                yield _line(corpus, name, seed, asked, learnt, counts)
+                yield told(corpus, name, seed, asked, learnt, counts)
             yield from _by_length(corpus, asked, found)
             yield from _best(corpus, found, setting)
             yield from _apart(corpus, asked, entrants, found, setting)
@@ -80,7 +80,7 @@ def compare(
     return rows
 
 
-def _learn(
+def trained(
     each: Entrant, asked: Text, seed: int, epochs: int, folder: Path, name: str, say: Say, quick: bool
 ) -> Learnt:
     """Trains, or goes on, or finds it done: everything is in ``folder/name``."""
@@ -114,7 +114,7 @@ def _learn(
     return learnt
 
 
-def _line(corpus: str, name: str, seed: int, asked: Text, learnt: Learnt, counts: Counts) -> Line:
+def told(corpus: str, name: str, seed: int, asked: Text, learnt: Learnt, counts: Counts) -> Line:
     """One model in the table of its corpus."""
     low, high = interval(counts)
     cells = {

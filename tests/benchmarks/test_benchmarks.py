@@ -35,6 +35,7 @@ GOALS = {
     "first_use": Counter({"≤ 20": 1, "≤ 0": 1, "≤ 1": 4}),
     "handwriting": Counter({"≥ 0.95": 1, "≤ 0.2": 1, "≤ 0.25": 1, "≥ 0.2": 1, "≤ 0.001": 1}),
     "heads": Counter(),
+    "joeynmt": Counter(),
     "memory": Counter(),
     "linear": Counter({"≥ 10": 2, "≤ 0.0001": 2, "≤ 1.2": 6}),
     "length": Counter({"≤ 500": 1, "≤ 1.1": 2}),

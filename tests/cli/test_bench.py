@@ -153,7 +153,10 @@ def test_tasks_are_listed_by_the_benchmark_that_trains(learner: Path) -> None:
         (["sums", "--task", "copy"], "--task: found it with sums, only 'memory' takes it"),
         (["--seeds", "0"], "--seeds: found it with all benchmarks"),
         (["memory", "--steps", "3"], "--steps: it needs --task"),
-        (["memory", "--task", "copy", "--corpus", "x"], "--corpus: found it with memory, only 'translate' takes it"),
+        (
+            ["memory", "--task", "copy", "--corpus", "x"],
+            "--corpus: found it with memory, only 'joeynmt' or 'translate'",
+        ),
         (["translate", "--epochs", "3"], "--epochs: it needs --corpus"),
         (["memory", "--task", "cop"], "--task: cop"),
         (["memory", "--task", "copy", "--device", "cuda"], "cuda"),

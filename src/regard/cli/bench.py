@@ -90,26 +90,28 @@ def bench(
     corpus: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES", help="translate: train translators on these texts, with commas.", rich_help_panel=TRAINING
+            metavar="NAMES",
+            help="translate, joeynmt: train translators on these texts, with commas.",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="translate --corpus: the models, with commas; all when left out.",
+            help="translate, joeynmt --corpus: the models, with commas; all when left out.",
             rich_help_panel=TRAINING,
         ),
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(help="translate --corpus: passes over the text. [default: 20]", rich_help_panel=TRAINING),
+        typer.Option(help="translate, joeynmt --corpus: passes over the text. [default: 20]", rich_help_panel=TRAINING),
     ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="One training each. [default: 0,1,2 of memory, 1 of translate]",
+            help="One training each. [default: 0,1,2 of memory, 1 of translate and joeynmt]",
             rich_help_panel=TRAINING,
         ),
     ] = None,

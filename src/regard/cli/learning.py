@@ -20,6 +20,7 @@ class Learning:
 
 
 LEARNING = {
+    "joeynmt": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
     "memory": Learning("task", ("task", "memory", "seeds", "steps", "logs")),
     "translate": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
 }

@@ -1,0 +1,69 @@
+"""The translator beside JoeyNMT, on one machine: with --corpus both are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.harness.peers import Missing
+from benchmarks.harness.row import Line, Row
+from benchmarks.harness.seeds import numbers_of
+from benchmarks.harness.setting import Setting
+from regard.errors import RegardError, unknown_name
+
+__all__ = ["learn", "rows", "tasks"]
+
+TITLE = "the translator beside JoeyNMT: one architecture, vocabulary and course; with --corpus, both are trained"
+
+
+def learn(
+    corpus: str,
+    model: str | None = None,
+    seeds: str = "1",
+    epochs: int = 20,
+    logs: Path = Path("runs/translate"),
+) -> Callable[[Setting, Callable[[str], None]], Iterator[Row | Line]]:
+    """Trains both on ``corpus`` (names with commas between), or the one that ``model`` names, once for every seed.
+
+    Raises:
+        RegardError: JoeyNMT or a corpus is not there, a name is not known, or numbers that cannot be.
+    """
+    from benchmarks.joey.peer import python
+    from benchmarks.joey.quality import SIDES, THEIRS, school
+    from benchmarks.translation.corpora import text
+
+    if epochs < 1:
+        raise RegardError(f"--epochs: found {epochs}, wanted at least 1")
+    sides = list(SIDES) if model is None else model.split(",")
+    for side in sides:
+        if side not in SIDES:
+            raise unknown_name("--model", side, SIDES)
+    texts, numbers = {name: text(name) for name in corpus.split(",")}, numbers_of(seeds)
+    try:
+        if THEIRS in sides:
+            python()
+    except Missing as missing:
+        raise RegardError(str(missing)) from missing
+
+    def rows(setting: Setting, say: Callable[[str], None]) -> Iterator[Row | Line]:
+        for name, whole in texts.items():
+            asked = replace(whole.quick(), test=whole.test[:5]) if setting.quick else whole  # it says much, untrained
+            folder = logs / name / ("quick" if setting.quick else f"{epochs}-epochs")
+            for seed in numbers:
+                yield from school(name, sides, asked, seed, epochs, folder, say, setting.quick).found(setting)
+
+    return rows
+
+
+def tasks() -> dict[str, str]:
+    """The texts to train on, by name, and what is trained."""
+    from benchmarks.joey.quality import SIDES
+    from benchmarks.translation.corpora import CORPORA
+
+    return dict.fromkeys(CORPORA, ", ".join(SIDES))
+
+
+def rows(setting: Setting) -> Iterator[Row]:
+    """Nothing is trained where no corpus is named: that takes hours."""
+    yield Row("JoeyNMT", "", "BLEU", problem="--corpus names what to train on, as multi30k-en-fr")
