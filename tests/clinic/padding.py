@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tests.clinic.case import Batch, case, padded
 from tests.clinic.memory import Memory
-from tests.clinic.pytorch import Tagger, Translator, sources
+from tests.clinic.pytorch import WIDTH, Knower, Reciter, Tagger, Translator, known, recited, sources
 from tests.clinic.transformer import Attention, Config, Fused, Layer, Transformer, View, transformer
 
 READER = Config(causal=False)
@@ -207,3 +207,53 @@ def pads_that_keep_a_little(sick: bool) -> nn.Module:
             return scores + torch.zeros_like(scores).masked_fill(~allowed, -4.0 if sick else -math.inf)
 
     return transformer(READER, Lenient)
+
+
+@case("PAD001", "encoder", batch=recited, causal=True)
+def an_encoder_that_reads_the_pads_first(sick: bool) -> nn.Module:
+    """A GRU both ways over a padded batch that nobody packed: the way back begins in the padding.
+
+    OpenNMT/OpenNMT-py#272; the bidirectional form of AI4Bharat/IndicBERT#20.
+    """
+
+    class Patient(Reciter):
+        def read(self, x: Tensor, lengths: Tensor) -> Tensor:
+            if not sick:
+                return super().read(x, lengths)
+            states: Tensor = self.encoder(x)[0]
+            return states
+
+    return Patient.seeded()
+
+
+@case("PAD002", "attention", batch=recited, causal=True)
+def a_zero_that_is_no_mask(sick: bool) -> nn.Module:
+    """Packing left zeros at the padding, and the look runs over them too: their score is 0, so they have weight.
+
+    OpenNMT/OpenNMT-py#67, tensorflow/tensorflow#512.
+    """
+
+    class Patient(Reciter):
+        def seen(self, source: Tensor, lengths: Tensor) -> Tensor:
+            return torch.ones_like(source, dtype=torch.bool) if sick else super().seen(source, lengths)
+
+    return Patient.seeded()
+
+
+@case("PAD004", "attention", batch=known, mask="words", target="heard", pad_id=0, causal=True)
+def a_look_at_what_pads_are_embedded_as(sick: bool) -> nn.Module:
+    """Words are looked at as they are embedded, without an encoder: the pad's embedding is one of them."""
+
+    class Patient(Knower):
+        def __init__(self) -> None:
+            super().__init__()
+            self.project = nn.Linear(WIDTH, 2 * WIDTH)
+
+        def read(self, x: Tensor, lengths: Tensor) -> Tensor:
+            states: Tensor = self.project(x)
+            return states
+
+        def seen(self, source: Tensor, lengths: Tensor) -> Tensor:
+            return torch.ones_like(source, dtype=torch.bool) if sick else super().seen(source, lengths)
+
+    return Patient.seeded()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from typing_extensions import Self
 
 from tests.clinic.case import Batch, padded, text
@@ -94,3 +95,54 @@ class Translator(Seeded):
 def sources(sick: bool) -> Batch:
     """Padded source sentences and whole targets."""
     return {**padded(23, 13, 19), "decoder_input_ids": text(3, 17, seed=11)}
+
+
+def recited(sick: bool) -> Batch:
+    """The same by lengths."""
+    given = sources(sick)
+    lengths = given["attention_mask"].sum(-1)
+    return {"source": given["input_ids"], "lengths": lengths, "previous": given["decoder_input_ids"]}
+
+
+def known(sick: bool) -> Batch:
+    """The same by the pad's id, under names that nobody knows."""
+    given = sources(sick)
+    return {"words": given["input_ids"], "heard": given["decoder_input_ids"]}
+
+
+class Reciter(Seeded):
+    """A GRU both ways over sources of given lengths, and a decoder that looks at its states. It writes as it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.said = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(VOCABULARY, WIDTH)
+        self.encoder = nn.GRU(WIDTH, WIDTH, batch_first=True, bidirectional=True)
+        self.decoder = nn.GRU(WIDTH, 2 * WIDTH, batch_first=True)
+        self.attention, self.head = Look(), nn.Linear(4 * WIDTH, VOCABULARY)
+
+    def forward(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
+        states = self.read(self.embedding(source), lengths)
+        asked, _ = self.decoder(self.said(previous))
+        found = self.attention(asked, states, self.seen(source, lengths))
+        logits: Tensor = self.head(torch.cat([asked, found], -1))
+        return logits
+
+    def read(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+
+    def seen(self, source: Tensor, lengths: Tensor) -> Tensor:
+        return torch.arange(source.shape[1]) < lengths[:, None]
+
+
+class Knower(Reciter):
+    """The same, which counts its lengths itself: whatever is no pad."""
+
+    def forward(self, words: Tensor, heard: Tensor) -> Tensor:  # type: ignore[override]  # it takes no lengths
+        return super().forward(words, (words != 0).sum(-1).clamp(min=1), heard)
+
+
+class Look(nn.Module):
+    def forward(self, asked: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+        found: Tensor = nn.functional.scaled_dot_product_attention(asked, states, states, attn_mask=seen[:, None])
+        return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.doctor.inputs import Inputs, streams
+from regard.doctor.inputs import Inputs
+from regard.doctor.sequences import streams
 
 
 @pytest.mark.parametrize(

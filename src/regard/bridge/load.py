@@ -18,7 +18,7 @@ __all__ = ["Loaded", "load"]
 
 #: What a factory may say besides its model and batch; the rest of its names are for `regard.check`, as they are.
 OWN = ("model", "batch", "tokenizer", "strings", "causal")
-FOR_CHECK = ("prefix", "forward", "tokens", "mask", "pad_id", "cache", "sets")
+FOR_CHECK = ("prefix", "forward", "tokens", "target", "mask", "pad_id", "cache", "sets")
 FORM = "a Hugging Face folder or name, or package.module:factory"
 
 

@@ -34,7 +34,12 @@ def check(
     batch: Annotated[int, typer.Option(min=1, help="Rows at most.")] = 4,
     max_length: Annotated[int, typer.Option(min=1, help="Tokens of a row at most.")] = 64,
     tokens: Annotated[str | None, typer.Option(metavar="NAME", help="The argument that holds the tokens.")] = None,
-    mask: Annotated[str | None, typer.Option(metavar="NAME", help="The argument that hides padding.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The argument that holds what is written, beside a source.")
+    ] = None,
+    mask: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The argument that tells padding: a mask, lengths or the tokens.")
+    ] = None,
     pad_id: Annotated[int | None, typer.Option(help="The id that stands on padding.")] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Do not try the cache.")] = False,
     sets: Annotated[bool, typer.Option("--sets", help="The model claims that order does not matter.")] = False,
@@ -95,7 +100,8 @@ def check(
     from regard.doctor.check import check as examine
 
     loaded = load(model, text, rows=batch, length=max_length, download=download)
-    asked = {"prefix": prefix or None, "tokens": tokens, "mask": mask, "pad_id": pad_id, "sets": sets or None}
+    asked = {"prefix": prefix or None, "tokens": tokens, "target": target, "mask": mask, "pad_id": pad_id}
+    asked["sets"] = sets or None
     options: dict[str, Any] = {**loaded.options, **{name: value for name, value in asked.items() if value is not None}}
     if no_cache:
         options["cache"] = None

@@ -43,8 +43,8 @@ CATALOGUE: dict[str, Entry] = {
     "PAD002": Entry(
         "error",
         "More padding changes real outputs",
-        "Derive everything that depends on the length (positions, pooling, statistics) from the mask, not from the "
-        "width of the batch.",
+        "Derive everything that depends on the length (positions, pooling, statistics, what a softmax runs over) from "
+        "the mask, not from the width of the batch.",
     ),
     "PAD003": Entry(
         "warning",

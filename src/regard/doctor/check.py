@@ -17,7 +17,8 @@ from regard.doctor.probes.determinism import determinism
 from regard.doctor.probes.finite import finite
 from regard.doctor.probes.inside import inside
 from regard.doctor.report import Report
-from regard.doctor.subject import CouldNotRun, Forward, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Forward, Subject
 from regard.errors import RegardError
 
 #: Called with (done, of, name of what runs next).
@@ -32,6 +33,7 @@ def check(
     prefix: int = 0,
     forward: Forward | None = None,
     tokens: str = "input_ids",
+    target: str | None = None,
     mask: str | None = "attention_mask",
     pad_id: int | None = None,
     cache: Any = "auto",
@@ -47,9 +49,12 @@ def check(
             None: found out and reported as a fact.
         prefix: how many tokens at the start may see each other in a causal model (a prefix language model).
         forward: ``forward(model, batch)`` gives one output for each token, where the model's own call does not.
-        tokens: the argument that holds the tokens (B, L) or (B, L, D).
-        mask: the argument that hides padding, 1 or True = a token; a name that ends in ``padding_mask`` means True =
-            hide, as in ``nn.Transformer``. None: the model takes no padding mask.
+        tokens: the argument that holds the tokens (B, L) or (B, L, D); where there is a target, the source.
+        target: the argument that holds what is written so far, in a model that reads one sequence and writes another;
+            None: found by its name (``decoder_input_ids``, ``tgt``, ``target`` …).
+        mask: the argument that tells padding: (B, L) or (B, 1, …, L), 1 or True = a token, where a name that ends in
+            ``padding_mask`` means True = hide, as in ``nn.Transformer``; or lengths (B,), whole numbers. The name of
+            the tokens themselves: the model knows padding by ``pad_id``. None: the model takes no padding mask.
         pad_id: the id that stands on padding; None: the model's configuration says.
         cache: "auto" finds a cache in the names of the call (``past_key_values``, ``use_cache``); None tests none;
             a function ``step(model, batch, state) -> (output, state)`` runs a chunk of tokens behind a state.
@@ -88,6 +93,7 @@ def check(
             prefix=prefix,
             forward=forward,
             tokens=tokens,
+            target=target,
             mask=mask,
             pad_id=pad_id,
             cache=cache,

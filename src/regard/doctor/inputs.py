@@ -1,45 +1,28 @@
-"""The batch that a model is tried on: which tensors are tokens, mask and positions, and how a variant of it is made."""
+"""The batch that a model is tried on, and how a variant of it is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError, unknown_name
+from regard.doctor.stream import Stream
+from regard.errors import RegardError
 
-_POSITIONS = ("position_ids", "positions")
 _HELD_BACK = ("labels", "past_key_values", "use_cache")  # what a probe must not hand on as it is
-#: Names of (source, target) in a model that reads one sequence and writes another.
-PAIRS = (("input_ids", "decoder_input_ids"), ("src", "tgt"), ("source", "target"))
-_TARGETS = tuple(target.removesuffix("input_ids") for _, target in PAIRS)  # what names of the target begin with
-#: Masks that the model may accept though the batch does not hold them; a name says its meaning.
-_KNOWN_MASKS = ("attention_mask", "key_padding_mask", "src_key_padding_mask")
-
-
-@dataclass(frozen=True)
-class Stream:
-    """One sequence of the batch: the names of its tokens, its padding mask and its positions.
-
-    ``hides`` is the mask's meaning: True is hide, as in ``key_padding_mask``, and not look. ``aligned``: outputs stand
-    at these tokens, one for each.
-    """
-
-    tokens: str
-    mask: str | None
-    positions: str | None
-    hides: bool = False
-    aligned: bool = True
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The arguments of one call, by name. Operations give a new one; none changes a tensor."""
+    """The arguments of one call, by name, and what holds ``around`` it. Operations give a new one; none changes a
+    tensor."""
 
     values: Mapping[str, Any]
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def tokens(self, stream: Stream) -> Tensor:
         found: Tensor = self.values[stream.tokens]
@@ -50,13 +33,8 @@ class Inputs:
         return int(B), int(L)
 
     def real(self, stream: Stream) -> Tensor:
-        """Which tokens are no padding, (B, L); all of them where there is no mask."""
-        mask = self.values.get(stream.mask) if stream.mask else None
-        tokens = self.tokens(stream)
-        if mask is None:
-            return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device)
-        seen: Tensor = mask.bool()
-        return ~seen if stream.hides else seen
+        """Which tokens are no padding, (B, L); all of them where nothing tells."""
+        return stream.real(self.tokens(stream), self.values.get(stream.mask) if stream.mask else None)
 
     def with_values(self, **values: Any) -> Inputs:
         return replace(self, values={**self.values, **values})
@@ -65,11 +43,10 @@ class Inputs:
         return replace(self, values={name: value for name, value in self.values.items() if name not in names})
 
     def with_real(self, stream: Stream, real: Tensor) -> Inputs:
-        """The same tokens, of which these are said to be no padding; in the dtype that the mask came in."""
+        """The same tokens, of which these are said to be no padding, in the way the batch says it."""
         assert stream.mask is not None
-        given = self.values.get(stream.mask)
-        dtype = given.dtype if isinstance(given, Tensor) else torch.bool if stream.hides else torch.long
-        return self.with_values(**{stream.mask: (~real if stream.hides else real).to(dtype)})
+        told = stream.telling(real, self.tokens(stream), self.values.get(stream.mask))
+        return self.with_values(**{stream.mask: told})
 
     def with_positions(self, stream: Stream, real: Tensor, first: int = 0) -> Inputs:
         """Positions that are counted from the first real token of each row, which stands at ``first``."""
@@ -91,7 +68,11 @@ class Inputs:
             spread = at.to(x.device).reshape(*at.shape, *[1] * (x.dim() - 2)).expand(*at.shape, *x.shape[2:])
             return x.gather(1, spread)
 
-        return self.with_values(**{name: taken(self.values[name]) for name in self._along(stream)})
+        along = self._along(stream)
+        out = self.with_values(**{name: taken(self.values[name]) for name in along})
+        if stream.mask not in self.values or stream.mask in along:
+            return out
+        return out.with_real(stream, self.real(stream).gather(1, at.to(self.tokens(stream).device)))
 
     def padded(self, stream: Stream, left: int, right: int, content: Tensor) -> Inputs:
         """``left`` and ``right`` more places, hidden by the mask where there is one; ``content`` (B, left + right, …)
@@ -122,10 +103,11 @@ class Inputs:
         size = self.shape(stream)
         held = {name: x for name, x in self.values.items() if isinstance(x, Tensor) and x.dim() >= 2}
         names = [name for name, x in held.items() if tuple(x.shape[:2]) == size]
-        if not any(source in held and target in held for source, target in PAIRS):
+        if stream.beside is None:
             return names
-        ours = stream.tokens.startswith(_TARGETS)
-        return [name for name in names if name.startswith(_TARGETS) == ours]
+        target = stream.tokens if stream.aligned else stream.beside
+        stem = target.removesuffix("input_ids") or target
+        return [name for name in names if name.startswith(stem) == stream.aligned]
 
     def _batch(self) -> int:
         sizes = [x.shape[0] for x in self.values.values() if isinstance(x, Tensor) and x.dim() >= 2]
@@ -152,62 +134,3 @@ def named(batch: object, parameters: Sequence[str]) -> tuple[dict[str, Any], boo
 def prepared(values: dict[str, Any]) -> Inputs:
     """The batch without what a probe makes itself."""
     return Inputs({name: value for name, value in values.items() if name not in _HELD_BACK and value is not None})
-
-
-def streams(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[str]) -> list[Stream]:
-    """The sequences of the batch: one, or a source and a target; the one that outputs stand at is last."""
-    _known("tokens", tokens, "input_ids", [*inputs.values, *accepted])
-    _known("mask", mask, "attention_mask", [*inputs.values, *accepted])
-    for source, target in PAIRS:
-        if source in inputs.values and target in inputs.values:
-            one = _stream(inputs, source, mask if mask in inputs.values else _near(source, inputs, accepted), accepted)
-            # The source's positions are its encoder's; position_ids of a decoder are its own.
-            return [
-                replace(one, aligned=False),
-                _stream(inputs, target, _near(target, inputs, accepted), accepted, prefix="decoder_"),
-            ]
-    if tokens not in inputs.values:
-        tokens = next((n for n, x in inputs.values.items() if isinstance(x, Tensor) and x.dim() >= 2), "")
-    if not tokens:
-        raise RegardError(
-            f"batch: found {list(inputs.values) or 'nothing'}, wanted tokens (B, L) or (B, L, D); name them with "
-            "tokens="
-        )
-    return [_stream(inputs, tokens, mask, accepted)]
-
-
-def _known(argument: str, name: str | None, default: str, names: Sequence[str]) -> None:
-    """A name that the caller typed must be somewhere; the default may be absent."""
-    if name not in (None, default) and name not in names:
-        raise unknown_name(argument, name, dict.fromkeys(names))
-
-
-def _stream(inputs: Inputs, tokens: str, mask: str | None, accepted: Sequence[str], prefix: str = "") -> Stream:
-    B, L = inputs.tokens(Stream(tokens, None, None)).shape[:2]
-    if mask is None:
-        return Stream(tokens, None, _positions(inputs, accepted, prefix))
-    held = [mask, *_KNOWN_MASKS, "padding_mask", "mask"] if not prefix else [mask]
-    name = next((n for n in held if n and _is_padding_mask(inputs.values.get(n), B, L)), None)
-    if name is None and mask and mask not in inputs.values and mask in accepted:
-        name = mask
-    if name is None and not prefix:
-        name = next((n for n in _KNOWN_MASKS if n in accepted and n not in inputs.values), None)
-    hides = name is not None and name.endswith("padding_mask")
-    return Stream(tokens, name, _positions(inputs, accepted, prefix), hides)
-
-
-def _positions(inputs: Inputs, accepted: Sequence[str], prefix: str) -> str | None:
-    return next((prefix + n for n in _POSITIONS if prefix + n in accepted or prefix + n in inputs.values), None)
-
-
-def _near(tokens: str, inputs: Inputs, accepted: Sequence[str]) -> str | None:
-    """The mask that goes by its name with these tokens."""
-    stem = tokens.removesuffix("input_ids").rstrip("_")
-    names = [f"{stem}_attention_mask", f"{stem}_key_padding_mask", f"{stem}_padding_mask", f"{stem}_mask"]
-    if stem == "":
-        names = ["attention_mask"]
-    return next((n for n in names if n in inputs.values or (n in accepted and not n.endswith(f"{stem}_mask"))), None)
-
-
-def _is_padding_mask(mask: object, B: int, L: int) -> bool:
-    return isinstance(mask, Tensor) and tuple(mask.shape) == (B, L)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.doctor.effect import REAL, difference
 from regard.doctor.held import last_bits
 from regard.doctor.outputs import named_tensors
-from regard.doctor.subject import CouldNotRun
+from regard.doctor.stream import CouldNotRun
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class Place:
 class Kept:
     """Which places of a run are to stand still: for each length of a sequence, (B, L) of booleans.
 
-    ``order`` puts the places of a permuted sequence back, (L,) for each length.
+    ``order`` puts the places of a permuted sequence back, (L,) for each length. ``rest``: what has no axis of tokens is
+    to stand still too.
     """
 
     at: dict[int, Tensor]
     order: dict[int, Tensor] = field(default_factory=dict)
+    rest: bool = False
 
     def of(self, x: Tensor) -> Tensor | None:
         """The protected places of a tensor, (n, …); None where it has no axis of tokens."""
@@ -55,7 +57,24 @@ class Kept:
             if (order := self.order.get(mask.shape[1])) is not None:
                 x = x[:, order.to(x.device)]
             return x.expand(B, *x.shape[1:])[mask.to(x.device)].detach().clone()
-        return None
+        return x.detach().clone() if self.rest else None
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Of the kept places those of tensors that are plainly a sequence, (B, L, D), (B, 1, L, D) or (L, B, D), and no
+    weights over one."""
+
+    kept: Kept
+
+    def of(self, x: Tensor) -> Tensor | None:
+        if x.dim() == 4 and x.shape[1] == 1:
+            x = x.squeeze(1)
+        if x.dim() != 3 or not x.is_floating_point():
+            return None
+        first = self.kept.at.get(x.shape[0])
+        along = x.shape[1] in self.kept.at or (first is not None and first.shape[0] == x.shape[1])
+        return self.kept.of(x) if along else None
 
 
 class Everywhere:
@@ -65,7 +84,7 @@ class Everywhere:
         return x.detach().clone()
 
 
-Places = Kept | Everywhere
+Places = Kept | Sequences | Everywhere
 Run = Callable[[], Any]
 Tensors = dict[str, Tensor]  # the protected places of each tensor that has some, by the way to it
 Record = list[tuple[str, Tensors, Tensors]]
@@ -100,6 +119,31 @@ def first_moved(model: nn.Module, base: Record, shaken: Record, moved: Record) -
         if still[0] <= still[1] * REAL and loose[0] > loose[1] * REAL:
             return place_of(model, key[0], *loose)
     return place_of(model, "")
+
+
+def stood_still(model: nn.Module, one: Run, other: Run, kept: Kept) -> bool:
+    """Whether the kept places of a sequence are seen to go into or come out of a module, and never differ.
+
+    What embeds them is no witness: it mixes no places. False where nobody was seen to touch the sequence.
+    """
+    try:
+        base = record(model, one, Sequences(kept))
+        with last_bits(model):
+            shaken = record(model, one, Sequences(kept))
+        moved = record(model, other, Sequences(kept))
+    except CouldNotRun:
+        return False
+    first, noisy, second = (_by_call(each) for each in (base, shaken, moved))
+    seen = False
+    for key in first.keys() & noisy.keys() & second.keys():
+        if isinstance(model.get_submodule(key[0]), nn.Embedding):
+            continue
+        for some in zip(first[key], noisy[key], second[key], strict=True):
+            seen = seen or bool(some[0])
+            change, noise = _worst(*some)
+            if change > noise * REAL:
+                return False
+    return seen
 
 
 def _by_call(record: Record) -> dict[tuple[str, int], tuple[Tensors, Tensors]]:

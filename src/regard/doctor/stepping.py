@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.doctor.effect import Effect, effect
-from regard.doctor.inputs import Inputs, Stream
+from regard.doctor.inputs import Inputs
 from regard.doctor.locate import Kept, Place, locate
 from regard.doctor.outputs import main_output, per_place
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun, Stream
+from regard.doctor.subject import Subject
 
 #: step(model, batch, state) -> (output, state); the batch holds the new tokens, and the mask of all tokens so far.
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]

@@ -14,20 +14,16 @@ from torch import Tensor, nn
 
 from regard.doctor.effect import Noise, difference
 from regard.doctor.held import last_bits, seeded
-from regard.doctor.inputs import Inputs, Stream, named, prepared, streams
+from regard.doctor.inputs import Inputs, named, prepared
 from regard.doctor.outputs import main_output, per_place
-from regard.doctor.told import accepted_by, token_ids, vocabulary_size, with_target
-from regard.errors import RegardError
+from regard.doctor.sequences import streams
+from regard.doctor.stream import CouldNotRun, Stream
+from regard.doctor.told import accepted_by, pad_of, padding_index, special_ids, vocabulary_size, with_target
 
 Forward = Callable[[Any, Any], Any]
 
 _FLAGS = ("output_attentions", "need_weights", "return_attention", "return_attentions", "return_weights", "return_attn")
-_SPECIAL = ("pad", "bos", "eos", "cls", "sep", "mask", "unk", "decoder_start", "image", "video", "audio")
 _LONGEST, _MOST = 128, 4  # tokens and rows that probes work on
-
-
-class CouldNotRun(RegardError):
-    """The model raised on a variant of the batch: what is said of the probe that wanted it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,7 @@ class Subject:
         prefix: int,
         forward: Forward | None,
         tokens: str,
+        target: str | None = None,
         mask: str | None,
         pad_id: int | None,
         cache: Any,
@@ -78,7 +75,8 @@ class Subject:
         inputs = prepared(values)
         if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
             inputs = with_target(model, inputs, values, tokens)
-        found = tuple(streams(inputs, tokens, mask, accepted))
+        known = next((i for i in (pad_id, pad_of(model), padding_index(model)) if i is not None), None)
+        found = tuple(streams(inputs, tokens, mask, accepted, target, known))
         subject = cls(
             model, inputs, found, accepted, causal, prefix, sets, forward, cache, pad_id, len(values) if by_place else 0
         )
@@ -114,7 +112,7 @@ class Subject:
         values = {**inputs.values, **options}
         names = list(values)
         try:
-            with seeded(seed):
+            with seeded(seed), inputs.around():
                 if self.forward is not None:
                     return self.forward(self.model, tuple(values.values()) if self.positional else values)
                 at = [values[name] for name in names[: self.positional]]
@@ -178,16 +176,16 @@ class Subject:
     def others(self, inputs: Inputs, stream: Stream, seed: int = 1) -> Tensor:
         """Content that differs from the tokens at every place, of the same kind."""
         tokens = inputs.tokens(stream)
-        return self.drawn(tokens, inputs.shape(stream), seed)
+        return self.drawn(stream, tokens, inputs.shape(stream), seed)
 
-    def drawn(self, like: Tensor, shape: tuple[int, int], seed: int = 1) -> Tensor:
+    def drawn(self, stream: Stream, like: Tensor, shape: tuple[int, int], seed: int = 1) -> Tensor:
         """(B, L, …) of random content like these tokens; of their own shape it differs at every place."""
         source = torch.Generator().manual_seed(seed)
         if like.is_floating_point():
             std = float(like.float().std()) if like.numel() > 1 else 1.0
             noise = torch.randn(*shape, *like.shape[2:], generator=source).to(like) * (std or 1.0)
             return noise + like if tuple(like.shape[:2]) == shape else noise
-        ids = self._ids
+        ids = self._ids(stream)
         at = torch.randint(len(ids), shape, generator=source)
         if tuple(like.shape[:2]) == shape:
             at = torch.where(ids[at] == like.cpu(), (at + 1) % len(ids), at)
@@ -211,7 +209,7 @@ class Subject:
                 n = min(n, length)
             order = (~real).long().argsort(dim=-1, stable=True)  # real places first, in their order
             inputs = inputs.columns(stream, order[:, : max(n, 1)])
-            if stream.mask in inputs.values:
+            if stream.mask in inputs.values and stream.told != "ids":
                 inputs = inputs.with_real(stream, torch.ones_like(inputs.real(stream)))
         B = inputs.shape(self.stream)[0]
         inputs = inputs.rows([i % B for i in range(rows)])
@@ -235,26 +233,24 @@ class Subject:
         return inputs
 
     def _pad_id(self) -> int | None:
-        tokens = self.batch.tokens(self.stream)
-        if self.pad is not None or tokens.is_floating_point():
-            return self.pad
-        told = getattr(getattr(self.model, "config", None), "pad_token_id", None)
-        if isinstance(told, int) and told >= 0:
+        """The id on padding: as told, else what hides most often, else the embedding's."""
+        held = [s for s in reversed(self.streams) if not self.batch.tokens(s).is_floating_point()]
+        told = pad_of(self.model) if self.pad is None else self.pad
+        if told is not None or not held:
             return told
-        hidden = tokens[~self.batch.real(self.stream)]
-        if hidden.numel():
-            return int(hidden.mode().values)
-        embeddings = (m.padding_idx for m in self.model.modules() if isinstance(m, nn.Embedding))
-        return next((int(i) for i in embeddings if i is not None), 0)
+        for stream in held:
+            hidden = self.batch.tokens(stream)[~self.batch.real(stream)]
+            if hidden.numel():
+                return int(hidden.mode().values)
+        return padding_index(self.model) or 0
 
-    @cached_property
-    def _ids(self) -> Tensor:
+    def _ids(self, stream: Stream) -> Tensor:
         """Ids that may stand anywhere in the text: no pad, no start, no end."""
-        tokens = self.batch.tokens(self.stream)
-        config = getattr(self.model, "config", None)
-        size = vocabulary_size(self.model, int(tokens.max()))
+        tokens = self.batch.tokens(stream)
+        # Beside another sequence nothing tells whose an embedding is, so that only ids that are there are safe.
+        size = vocabulary_size(self.model, int(tokens.max()), alone=stream.beside is None)
         ids = torch.arange(size) if size else tokens.unique().cpu()
-        for one in {self.pad, *(i for name in _SPECIAL for i in token_ids(config, name))}:
+        for one in {self.pad, *special_ids(self.model)}:
             ids = ids[ids != one] if one is not None else ids
         if len(ids) < 2:
             raise CouldNotRun("too few different ids are known to change a token; give a batch with more of them")

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from regard.doctor.inputs import Inputs
 
+_SPECIAL = ("pad", "bos", "eos", "cls", "sep", "mask", "unk", "decoder_start", "image", "video", "audio")
+
 
 def accepted_by(model: nn.Module) -> tuple[str, ...]:
     """The names that the model's call takes; a compiled model's are those of what was compiled."""
@@ -19,12 +21,32 @@ def accepted_by(model: nn.Module) -> tuple[str, ...]:
     return tuple(n for n, p in inspect.signature(inner.forward).parameters.items() if p.kind in kinds)
 
 
-def vocabulary_size(model: nn.Module, largest: int) -> int:
+def vocabulary_size(model: nn.Module, largest: int, alone: bool = True) -> int:
+    """How many ids there are: as the configuration says, else, for the ids of an only sequence, the first embedding
+    that has room for the largest; 0 where nothing says."""
     told = getattr(getattr(model, "config", None), "vocab_size", None)
     if isinstance(told, int) and told > largest:
         return told
-    sizes = (m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding))
+    sizes = (m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding) and alone)
     return next((n for n in sizes if n > largest), 0)
+
+
+def pad_of(model: nn.Module) -> int | None:
+    """The id on padding that the configuration says."""
+    told = getattr(getattr(model, "config", None), "pad_token_id", None)
+    return told if isinstance(told, int) and told >= 0 else None
+
+
+def padding_index(model: nn.Module) -> int | None:
+    """The id on padding that the first embedding to have one says."""
+    found = (m.padding_idx for m in model.modules() if isinstance(m, nn.Embedding))
+    return next((int(i) for i in found if i is not None), None)
+
+
+def special_ids(model: nn.Module) -> set[int]:
+    """The ids of tokens that have a meaning of their own: padding, start, end."""
+    config = getattr(model, "config", None)
+    return {i for name in _SPECIAL for i in token_ids(config, name)}
 
 
 def token_ids(config: Any, name: str) -> list[int]:

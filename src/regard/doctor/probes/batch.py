@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from regard.doctor.finding import Finding, Observation
-from regard.doctor.inputs import Stream
+from regard.doctor.stream import Stream
 from regard.doctor.subject import Subject
 from regard.doctor.told import token_ids
 

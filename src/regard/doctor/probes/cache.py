@@ -14,7 +14,8 @@ from regard.doctor.effect import effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.stepping import Course, Stepper
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "cache"
 _ROWS = 3

@@ -11,7 +11,8 @@ from regard.doctor.effect import Effect, effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import Kept, locate
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "company"
 _HEADS = ("num_key_value_heads", "num_attention_heads", "n_head", "num_heads", "kv_heads", "n_heads", "heads", "nhead")

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from regard.doctor.held import dropout_configured, training
-from regard.doctor.inputs import Inputs, Stream
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.inputs import Inputs
+from regard.doctor.stream import CouldNotRun, Stream
+from regard.doctor.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,12 @@ def conditions(subject: Subject, stream: Stream) -> Iterator[Condition]:
     yield AS_GIVEN
     mask = stream.mask
     if mask is not None:
-        if mask in subject.batch.values:
+        if stream.by_mask and mask in subject.batch.values:
             yield Condition("no mask given", lambda x: x.without(mask), {})
-        yield Condition("an all-ones mask", partial(_all_ones, stream), {})
+        if stream.told != "ids":
+            yield Condition("an all-ones mask", partial(_all_ones, stream), {})
         yield Condition("padding on the right", partial(_hidden, stream, False), {})
-        if stream.aligned:
+        if stream.aligned and stream.by_mask:
             yield Condition("padding on the left", partial(_hidden, stream, True), {})
     yield Condition("one row", lambda x: x.rows([0]), {})
     yield from ways(subject)

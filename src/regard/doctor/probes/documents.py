@@ -13,7 +13,8 @@ from regard.doctor.effect import effect
 from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import Kept, locate
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "documents"
 _IDS = ("document_ids", "doc_ids", "segment_ids", "sequence_ids", "seq_idx", "document_id", "segments")

@@ -11,7 +11,8 @@ from regard.doctor.effect import Effect, effect
 from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
 from regard.doctor.locate import Kept, Place, locate
 from regard.doctor.probes.conditions import Condition, conditions
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "future"
 _CUTS = (1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127)  # about tiles and blocks: a leak may stop at their edges

@@ -13,7 +13,8 @@ from regard.doctor.effect import effect
 from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import place_of
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "gradient"
 _VALUE = re.compile(r"(^|[._])(v|value|v_proj|value_proj|wv|w_v|v_lin|to_v)(\.weight)?$", re.IGNORECASE)

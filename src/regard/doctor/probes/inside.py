@@ -8,7 +8,8 @@ from regard.doctor.finding import Fact, Observation, Passed, Untested
 from regard.doctor.held import quiet
 from regard.doctor.probes.conditions import conditions
 from regard.doctor.stepping import Stepper
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 from regard.doctor.watch import watch
 
 NAME = "inside"

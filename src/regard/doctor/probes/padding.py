@@ -3,89 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from regard.doctor.effect import Effect, effect
 from regard.doctor.finding import Fact, Finding, Observation, Passed, Untested
-from regard.doctor.inputs import Inputs, Stream
-from regard.doctor.locate import Kept, Place, locate
+from regard.doctor.inputs import Inputs
 from regard.doctor.probes.batch import pads_called_real
-from regard.doctor.probes.conditions import AS_GIVEN, Condition, ways
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.probes.conditions import AS_GIVEN, ways
+from regard.doctor.probes.padded import PADS, Padded
+from regard.doctor.stream import CouldNotRun, Stream
+from regard.doctor.subject import Subject
 
 NAME = "padding"
-_ROWS, _PADS = 3, 5
-
-
-@dataclass(frozen=True)
-class Padded:
-    """Real tokens alone, and the same with padding beside them, on one side."""
-
-    subject: Subject
-    stream: Stream
-    left: bool
-    alone: Inputs
-    pads: int = _PADS
-    positions: bool = False
-    first: int = 0  # the position of the first real token
-    asked: Condition = AS_GIVEN
-
-    @property
-    def side(self) -> str:
-        return "left" if self.left else "right"
-
-    @property
-    def of(self) -> str:
-        return "" if self.stream.aligned else f" of {self.stream.tokens}"
-
-    def inputs(self, content: Tensor | None = None) -> Inputs:
-        """The padded batch; pads hold the pad id, or this content."""
-        tokens = self.alone.tokens(self.stream)
-        shape = (tokens.shape[0], self.pads)
-        edge = self.subject.pads(tokens, shape) if content is None else content
-        out = self.alone.padded(self.stream, self.pads * self.left, self.pads * (not self.left), edge)
-        if self.positions:
-            out = out.with_positions(self.stream, self.real(out), self.first)
-        return out
-
-    def noise_content(self) -> Tensor:
-        tokens = self.alone.tokens(self.stream)
-        return self.subject.drawn(tokens, (tokens.shape[0], self.pads), seed=5)
-
-    def real(self, inputs: Inputs) -> Tensor:
-        """The tokens that are no padding, (B, L), by construction and not by the mask."""
-        B, L = inputs.shape(self.stream)
-        place = torch.arange(L, device=inputs.tokens(self.stream).device)
-        at = place >= self.pads if self.left else place < L - self.pads
-        return (at if self.alone.shape(self.stream)[1] < L else torch.ones_like(at)).expand(B, L)
-
-    def kept(self, out: Tensor, inputs: Inputs) -> Tensor:
-        """Of an output, the places that must stand still, in the shape of the run alone."""
-        if out.dim() == 2 or not self.stream.aligned:
-            return out
-        n = self.alone.shape(self.stream)[1]
-        return out[:, -n:] if self.left else out[:, :n]
-
-    def compare(self, one: Inputs, other: Inputs) -> Effect:
-        with self.asked.around():
-            a, b = (self.kept(self.subject.run(x, **self.asked.options), x) for x in (one, other))
-        return effect(a, b, self.subject.noise)
-
-    def where(self, one: Inputs, other: Inputs) -> Place:
-        """The first module whose real places differ; in a decoder that reads this source, of its own places."""
-        sides = [Kept({x.shape(self.stream)[1]: self.real(x)}) for x in (one, other)]
-        runs = [partial(self.subject.call, x, **self.asked.options) for x in (one, other)]
-        with self.asked.around():
-            place = locate(self.subject.model, runs[0], runs[1], (sides[0], sides[1]))
-            if self.stream.aligned or place.change:
-                return place
-            target = self.subject.stream
-            everywhere = Kept({one.shape(target)[1]: torch.ones(one.shape(target), dtype=torch.bool)})
-            return locate(self.subject.model, runs[0], runs[1], (everywhere, everywhere))
+_ROWS = 3
 
 
 def padding(subject: Subject) -> Iterator[Observation]:
@@ -96,7 +28,7 @@ def padding(subject: Subject) -> Iterator[Observation]:
             yield Untested(
                 NAME,
                 f"no padding mask is known for {stream.tokens!r}: name the argument with mask=, and have the model's "
-                "forward take it or the batch hold it",
+                f"forward take it or the batch hold it; mask={stream.tokens!r} where the model knows pads by their id",
             )
             continue
         if not _hides_something(subject, stream):
@@ -107,7 +39,7 @@ def padding(subject: Subject) -> Iterator[Observation]:
         if alone is None:
             yield Untested(NAME, "too few real tokens to pad; give rows of 4 tokens or more")
             continue
-        for left in (False, True):
+        for left in _sides(subject, stream):
             case = Padded(subject, stream, left, alone)
             try:
                 yield from _left(case) if left else _right(case)
@@ -115,18 +47,29 @@ def padding(subject: Subject) -> Iterator[Observation]:
                 yield Untested(NAME, f"{case.side}{case.of}: {why}")
 
 
+def _sides(subject: Subject, stream: Stream) -> tuple[bool, ...]:
+    """Whether padding may be on the left, and on the right: lengths know one side, and ids stand where the batch has
+    them."""
+    if stream.by_mask:
+        return (False, True)
+    if stream.told == "lengths":
+        return (False,)
+    real = subject.batch.real(stream)
+    return (False, True) if bool((~real[:, 0]).any()) else (False,)
+
+
 def _alone(subject: Subject, stream: Stream) -> Inputs | None:
     """A few rows of real tokens, so much shorter that with padding they are no longer than the batch given."""
     L = subject.batch.shape(stream)[1]
     alone = subject.clean(_ROWS)
     n = alone.shape(stream)[1]
-    keep = min(n, max(L - _PADS, 3))
+    keep = min(n, max(L - PADS, 3))
     if keep < 3:
         return None
     alone = alone.columns(stream, torch.arange(keep))
     if not stream.aligned:  # lengths of source and target tell their axes apart
         m = alone.shape(subject.stream)[1]
-        taken = {keep, keep + 1, keep + _PADS}
+        taken = {keep, keep + 1, keep + PADS}
         fit = next((k for k in range(m, 1, -1) if k not in taken), m)
         alone = alone.columns(subject.stream, torch.arange(fit))
     return subject.masked(alone, stream)
@@ -136,14 +79,15 @@ def _right(case: Padded) -> Iterator[Observation]:
     leak = yield from _contents(case)
     if leak:
         return
-    for pads in (1, _PADS):
+    for pads in (1, PADS):
         one = replace(case, pads=pads)
         found = one.compare(case.alone, one.inputs())
         if found.real:
             place = one.where(case.alone, one.inputs())
             yield Finding(
                 "PAD002",
-                f"{pads} pads more on the right{case.of} move the output at {found.place} {found.said()}",
+                f"{pads} more {'pad' if pads == 1 else 'pads'} on the right{case.of} move the output at {found.place} "
+                f"{found.said()}",
                 place.module,
                 place.source,
                 {**found.evidence(), "pads": pads, "side": "right"},
@@ -179,13 +123,13 @@ def _left(case: Padded) -> Iterator[Observation]:
         yield Finding(
             "POS001", f"{said} with the mask alone, and not at all with {name} counted from it", *where, evidence
         )
-    elif _ignored(given, name):
+    elif _unused(given, name):
         yield Finding("API001", f"{said}, and {name} changes nothing at all: accepted and ignored", evidence=evidence)
     else:
         yield Finding("POS005", f"{said}; with {name} still {repaired.said()}", *where, evidence)
 
 
-def _ignored(given: Padded, name: str) -> bool:
+def _unused(given: Padded, name: str) -> bool:
     """Whether positions that are plainly others, counted backwards, change nothing either."""
     inputs = given.inputs()
     return given.compare(inputs, inputs.with_values(**{name: inputs.values[name].flip(1)})).change == 0.0
@@ -202,7 +146,7 @@ def _contents(case: Padded) -> Generator[Observation, None, bool]:
 
 def _content(case: Padded) -> Generator[Observation, None, bool]:
     """Other content in the pads; gives whether it was read, as the generator's return value."""
-    one, other = case.inputs(), case.inputs(case.noise_content())
+    one, other = case.inputs(), case.otherwise()
     found = case.compare(one, other)
     if not found.real:
         yield Passed(
@@ -221,23 +165,25 @@ def _content(case: Padded) -> Generator[Observation, None, bool]:
         return True
     what = f"changing hidden tokens on the {case.side}{case.of}{case.asked.said()}"
     said = f"{what} moves the output at {found.place} {found.said()}"
-    own = _own_kind(case, one)
+    own = _own_kind(case, one) if case.stream.by_mask else None
     if own is not None and not own.real and _heals(case, one, other):
         message = f"{said}, and changing a real token moves no other output ({own.said()}): the mask is read inverted"
         yield Finding("MSK001", message, place.module, place.source, evidence)
         return True
-    mask = case.stream.mask
-    assert mask is not None
-    ones = one.with_real(case.stream, torch.ones_like(one.real(case.stream)))
-    # On the right of a causal model a mask has nothing to do.
-    ignored = (case.left or _reads_both_ways(case)) and case.compare(one, ones).change == 0.0
-    if ignored:
-        said += f"; {mask} changes nothing"
-        yield Finding("API001", f"{mask} is accepted and changes nothing at all", evidence=evidence)
-    in_decoder = not case.stream.aligned and _is_of_target(case, place)
-    code = "PAD004" if in_decoder else "PAD001"
+    if _ignored(case, one):
+        said += f"; {case.stream.mask} changes nothing"
+        yield Finding("API001", f"{case.stream.mask} is accepted and changes nothing at all", evidence=evidence)
+    code = "PAD004" if case.read_by_target() else "PAD001"
     yield Finding(code, said, place.module, place.source, evidence)
     return True
+
+
+def _ignored(case: Padded, one: Inputs) -> bool:
+    """Whether what tells the padding changes nothing. On the right of a causal model it has nothing to do."""
+    if case.stream.told == "ids" or not (case.left or _reads_both_ways(case)):
+        return False
+    ones = one.with_real(case.stream, torch.ones_like(one.real(case.stream)))
+    return case.compare(one, ones).change == 0.0
 
 
 def _heals(case: Padded, one: Inputs, other: Inputs) -> bool:
@@ -262,18 +208,10 @@ def _reads_both_ways(case: Padded) -> bool:
     return not case.stream.aligned or case.subject.causal is not True
 
 
-def _is_of_target(case: Padded, place: Place) -> bool:
-    """Whether the module's real source places stood still: then it is the decoder that reads the padding."""
-    one, other = case.inputs(), case.inputs(case.noise_content())
-    kept = Kept({one.shape(case.stream)[1]: case.real(one)})
-    runs = (partial(case.subject.call, one), partial(case.subject.call, other))
-    return not locate(case.subject.model, *runs, (kept, kept)).change
-
-
 def _without_mask(case: Padded) -> Iterator[Observation]:
     """A fact for the reader: whether it is safe to leave the mask out."""
     mask = case.stream.mask
-    if not case.stream.aligned:
+    if not (case.stream.aligned and case.stream.by_mask):
         return
     safe = []
     for left in (False, True):

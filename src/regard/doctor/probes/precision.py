@@ -17,7 +17,8 @@ from regard.doctor.inputs import Inputs
 from regard.doctor.locate import Kept, Place, Tensors, place_of, record
 from regard.doctor.probes.conditions import Condition, conditions
 from regard.doctor.probes.finite import first_not_finite, real_places
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "precision"
 _FAR = 4096  # a place where rounded frequencies have lost their phase

@@ -15,7 +15,8 @@ from regard.doctor.finding import Finding, Observation, Passed, Untested
 from regard.doctor.inputs import Inputs
 from regard.doctor.locate import place_of
 from regard.doctor.outputs import tensors
-from regard.doctor.subject import CouldNotRun, Subject
+from regard.doctor.stream import CouldNotRun
+from regard.doctor.subject import Subject
 
 NAME = "window"
 
