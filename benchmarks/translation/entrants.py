@@ -67,6 +67,9 @@ ENTRANTS = {
     ),
     "bahdanau": Entrant("looks back, additive score", "bahdanau", True, {"hidden": 288}),
     "luong": Entrant("looks back after the step, general score, fed", "luong", True, {"hidden": 264}),
+    "luong-unfed": Entrant(
+        "the stacks of sutskever, and a look after each step", "luong", True, {"hidden": 288, "feeding": False}
+    ),
     "luong-local-p": Entrant("looks near a place it predicts", "luong", True, {"hidden": 264, "look": "local-p"}),
     "transformer": Entrant("attention alone, norm after", "transformer", True, TRANSFORMER, SOFT),
     "transformer-pre": Entrant(
