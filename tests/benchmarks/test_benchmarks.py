@@ -44,6 +44,9 @@ GOALS = {
     "softmax": Counter({"≤ 1.1": 4, "≤ 1.3": 4}),
     "streaming": Counter({"≤ 1.1": 1}),
     "telemetry": Counter({"≥ 8": 6, "≥ 50": 6, "≤ 3": 1, "≤ 100": 1}),
+    "transduction": Counter(
+        {"≥ 0.2": 1, "≥ 0.25": 1, "≥ 0.95": 1, "≥ 0.04": 1, "≥ 0.99": 3, "≥ 0.9": 1, "≤ 0.12": 1, "≤ 0.35": 1}
+    ),
     "translate": Counter(),
     "tiles": Counter({"≤ 1.5": 36, "≤ 25": 9}),
     "watch": Counter({"≤ 1.3": 1, "≤ 3": 1, "≤ 300": 2, "≥ 16": 1}),

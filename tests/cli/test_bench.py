@@ -150,7 +150,7 @@ def test_tasks_are_listed_by_the_benchmark_that_trains(learner: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (["sums", "--task", "copy"], "--task: found it with sums, only 'memory' takes it"),
+        (["sums", "--task", "copy"], "--task: found it with sums, only 'memory' or 'transduction' takes it"),
         (["--seeds", "0"], "--seeds: found it with all benchmarks"),
         (["memory", "--steps", "3"], "--steps: it needs --task"),
         (

@@ -55,7 +55,7 @@ TRAINING = "Benchmarks that train"
 def bench(
     name: Annotated[str | None, typer.Argument(help="The benchmark to run; all when left out.")] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="Name the benchmarks, or the tasks of memory, and stop.")
+        bool, typer.Option("--list", help="Name the benchmarks, or the tasks of one that trains, and stop.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small shapes, to see that it runs; judges no goal.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -74,7 +74,7 @@ def bench(
     task: Annotated[
         str | None,
         typer.Option(
-            help="memory: train models on this task and say what they recall; memory --list names them.",
+            help="memory, transduction: train models on this task; --list names them. transduction takes several.",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -85,7 +85,8 @@ def bench(
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="memory --task: at most so many updates.", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(help="memory, transduction --task: at most so many updates.", rich_help_panel=TRAINING),
     ] = None,
     corpus: Annotated[
         str | None,
@@ -99,7 +100,7 @@ def bench(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="translate, joeynmt --corpus: the models, with commas; all when left out.",
+            help="translate, joeynmt --corpus, transduction --task: the models, with commas; all when left out.",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -111,7 +112,7 @@ def bench(
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="One training each. [default: 0,1,2 of memory, 1 of translate and joeynmt]",
+            help="One training each. [default: 0,1,2, of translate and joeynmt 1]",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -119,7 +120,7 @@ def bench(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Logs, and what a stopped run goes on from. [default: runs/memory or runs/translate]",
+            help="Logs, to go on from too. [default: runs/memory, runs/transduction or runs/translate]",
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -147,6 +148,8 @@ def bench(
       regard bench --quick
 
       regard bench memory --task copy --memory lstm --seeds 0
+
+      regard bench transduction --task reorder --seeds 0
 
       regard bench translate --corpus multi30k-en-fr --model cho,bahdanau --plot lengths.svg
     """
@@ -238,7 +241,7 @@ def _draw(report: Report, path: Path) -> None:
         drawing.draw(beside)
         print(f"wrote {beside}", file=sys.stderr)
     if not report.points and not report.spots and not report.drawings:
-        which = "length, entmax, align_length, memory and handwriting do"
+        which = "length, entmax, align_length, memory, handwriting and transduction do"
         print(f"{path} is not written: nothing was measured against length ({which})", file=sys.stderr)
 
 

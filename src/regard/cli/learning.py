@@ -22,6 +22,7 @@ class Learning:
 LEARNING = {
     "joeynmt": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
     "memory": Learning("task", ("task", "memory", "seeds", "steps", "logs")),
+    "transduction": Learning("task", ("task", "model", "seeds", "steps", "logs")),
     "translate": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
 }
 

@@ -181,12 +181,6 @@ def test_a_shared_embedding_is_three_that_stay_the_same(batch: Batch) -> None:
         replace(SIZES, shared=True)
 
 
-def test_the_article_s_base_model_has_its_parameters() -> None:
-    """6 + 6 layers of 512/2048 with two final norms: 44,140,544 beside the embeddings."""
-    base = Transformer(source_vocabulary=1, target_vocabulary=1, width=512, heads=8, layers=6, feed=2048, norm="pre")
-    assert base.parameters - 2 * 512 == 44_140_544
-
-
 def test_embeddings_start_as_large_as_positions() -> None:
     torch.manual_seed(0)
     model = Model(Transformer(source_vocabulary=997, target_vocabulary=997, width=64)).eval()
@@ -286,27 +280,6 @@ def test_positions_alone_tell_the_order_of_the_source(batch: Batch) -> None:
             for source in (batch.source[:1], batch.source[:1, order])
         )
         assert torch.allclose(straight, turned, atol=1e-10) is same
-
-
-def test_gradients_of_the_last_layer_fall_with_depth_where_norm_comes_before() -> None:
-    """Xiong et al. 2020, theorem 1: norm "post" as large at any depth, "pre" about as 1/√(2N)."""
-
-    def size(norm: str, layers: int) -> float:
-        torch.manual_seed(3)
-        sizes = Transformer(
-            source_vocabulary=31, target_vocabulary=37, width=64, heads=4, feed=256, layers=layers, norm=norm
-        )
-        model, draw = Model(sizes), torch.Generator().manual_seed(5)
-        rows = [torch.randint(4, 30, (8, 12), generator=draw).tolist() for _ in range(2)]
-        loss(model, collate(*rows)).backward()
-        last = model.decoder[-1]
-        assert isinstance(last, DecoderLayer)
-        grown = last.feed[2].weight.grad
-        assert isinstance(grown, torch.Tensor)
-        return float(grown.norm())
-
-    assert size("post", 12) / size("post", 2) > 0.85
-    assert size("pre", 12) / size("pre", 2) < 0.65
 
 
 @pytest.mark.slow
