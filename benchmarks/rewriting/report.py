@@ -71,11 +71,11 @@ def _line(what: Contest, arm: str, seed: int, outcome: Outcome) -> Line:
         "updates": f"{outcome.steps:,}",
         "kept": f"{outcome.best:,}",
         "minutes": figure(outcome.seconds / 60),
-        **{name: f"{1 - share:.3f}" for name, share in outcome.exams.items()},
+        **{name.removeprefix("length "): f"{1 - share:.3f}" for name, share in outcome.exams.items()},
         **{name: f"{value:.1f}" if "BLEU" in name else f"{value:.3f}" for name, value in outcome.seen.items()},
     }
     found = {"seed": seed, "says": what.experiment.arms[arm].says, **vars(outcome)}
-    return Line(f"{what.experiment.name}: share right, each word after the true ones", cells, found)
+    return Line(f"{what.experiment.name}: share right by length, each word after the true ones", cells, found)
 
 
 def _curve(what: Contest, found: dict[str, list[Outcome]]) -> Iterator[Spot]:
