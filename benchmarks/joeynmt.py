@@ -1,4 +1,4 @@
-"""The translator beside JoeyNMT, on one machine: with --corpus both are trained."""
+"""The translator beside JoeyNMT, on one machine: how fast both train and translate; with --corpus both are trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from regard.errors import RegardError, unknown_name
 
 __all__ = ["learn", "rows", "tasks"]
 
-TITLE = "the translator beside JoeyNMT: one architecture, vocabulary and course; with --corpus, both are trained"
+TITLE = "the translator beside JoeyNMT, one architecture and vocabulary: speed; with --corpus, both are trained"
+CORPUS = "multi30k-en-fr"
 
 
 def learn(
@@ -30,7 +31,8 @@ def learn(
         RegardError: JoeyNMT or a corpus is not there, a name is not known, or numbers that cannot be.
     """
     from benchmarks.joey.peer import python
-    from benchmarks.joey.quality import SIDES, THEIRS, school
+    from benchmarks.joey.quality import SIDES, THEIRS, ours, school
+    from benchmarks.joey.speed import speeds
     from benchmarks.translation.corpora import text
 
     if epochs < 1:
@@ -52,6 +54,8 @@ def learn(
             folder = logs / name / ("quick" if setting.quick else f"{epochs}-epochs")
             for seed in numbers:
                 yield from school(name, sides, asked, seed, epochs, folder, say, setting.quick).found(setting)
+            if set(sides) == set(SIDES):
+                yield from speeds(setting, asked, folder / ours(numbers[0]))
 
     return rows
 
@@ -65,5 +69,15 @@ def tasks() -> dict[str, str]:
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    """Nothing is trained where no corpus is named: that takes hours."""
-    yield Row("JoeyNMT", "", "BLEU", problem="--corpus names what to train on, as multi30k-en-fr")
+    """Speed alone: a training's first updates, and translating by a model that lies in runs/translate."""
+    from benchmarks.joey.quality import SHARED
+    from benchmarks.joey.speed import speeds
+    from benchmarks.translation.corpora import Text, text
+
+    known = sorted(Path("runs/translate", CORPUS).glob(f"*-epochs/{SHARED}*-1/model.safetensors"))
+    if setting.quick:  # made up: it is there wherever this is
+        words = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+        pairs = [(" ".join(words[n % 8 : n % 8 + 1 + n % 5]), " ".join(words[n % 5 : n % 5 + 2])) for n in range(120)]
+        yield from speeds(setting, Text(pairs, pairs[:5], pairs[7:12], "none", 24, 50), None)
+        return
+    yield from speeds(setting, text(CORPUS), known[0].parent if known else None)

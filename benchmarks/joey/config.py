@@ -11,7 +11,7 @@ from benchmarks.joey.course import Course
 from benchmarks.translation.corpora import Pairs, Text
 from regard.translate.text.vocabulary import Vocabulary
 
-__all__ = ["EMBEDDING_ROWS", "lay"]
+__all__ = ["BATCH", "EMBEDDING_ROWS", "configuration", "lay"]
 
 #: Which of our pieces is in each of JoeyNMT's first rows: unknown, padding, begin, end; all others stand where they do.
 EMBEDDING_ROWS = (1, 0, 2, 3)

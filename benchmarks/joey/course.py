@@ -25,10 +25,10 @@ class Course:
     lessons: Lessons
 
     @classmethod
-    def of(cls, files: Mapping[str, Path], settings: Settings) -> Course:
-        """That of a text's files and of settings with a joint vocabulary; the same as a training of them makes."""
+    def of(cls, files: Mapping[str, Path], settings: Settings, vocabulary: Vocabulary | None = None) -> Course:
+        """That of a text's files and of settings with a joint vocabulary; without one, that which a training makes."""
         corpus = read_parallel(files["train.src"], files["train.tgt"])
-        vocabulary, _ = vocabularies(corpus, settings)
+        vocabulary = vocabulary or vocabularies(corpus, settings)[0]
         return cls(settings, vocabulary, Lessons(corpus, vocabulary, vocabulary, settings))
 
     @cached_property

@@ -18,7 +18,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,25 @@ class Rates:
         pass
 
 
+class Given:
+    """A training text whose batches are given: pairs by number."""
+
+    def __init__(self, data: Any, batches: list[list[int]]) -> None:
+        self.data, self.batches, self.seed = data, batches, 0
+        self.batch_sampler = self
+
+    def make_iter(self, *, pad_index: int, eos_index: int, device: torch.device, **_: object) -> Given:
+        self.collate = partial(self.data.collate_fn, pad_index=pad_index, eos_index=eos_index, device=device)
+        return self
+
+    def set_seed(self, seed: int) -> None:
+        """Nothing is drawn."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.batches:
+            yield self.collate([self.data[n] for n in batch])
+
+
 class Joey:
     """A model of JoeyNMT's, its data, and what is asked of them."""
 
@@ -73,6 +93,7 @@ class Joey:
             return "".join(pieces).replace(SPACE, " ").strip() or str(tokenizer.unk_token)
 
         tokenizer.post_process = spoken
+        self.trainer: Any = None
 
     def train(self, order: dict[str, Any], say: Say) -> dict[str, Any]:
         """To the last update, from the last checkpoint; its own loop, exam and choice of the best."""
@@ -143,6 +164,31 @@ class Joey:
             autocast=self.args.autocast,
         )[2]
         return {"texts": texts, "seconds": time.perf_counter() - start}
+
+    def updates(self, order: dict[str, Any], say: Say) -> dict[str, Any]:
+        """So many more of its training loop, with no exam and nothing saved; on ``batches`` of pairs, or its own."""
+        trainer = self.trainer = self.trainer or self._trainer(order["rates"])
+        trainer._save_checkpoint = lambda new_best, score: None
+        at = trainer.stats
+        trainer.scheduler.rates = [0.0] * at.steps + order["rates"]
+        trainer.scheduler.at(at.steps)
+        trainer.args = trainer.args._replace(
+            max_updates=at.steps + order["count"], validation_freq=10**9, logging_freq=10**9
+        )
+        at.epochs, at.is_max_update = at.epochs + 1, False  # another order of the text
+        lessons = Given(self.lessons, order["batches"]) if "batches" in order else self.lessons
+        before, start = at.total_tokens, time.perf_counter()
+        trainer.train_and_validate(train_data=lessons, valid_data=self.dev)
+        return {"seconds": time.perf_counter() - start, "pieces": at.total_tokens - before}
+
+    def load(self, order: dict[str, Any], say: Say) -> None:
+        """Weights under its names, all of them but the table of positions; ``eps`` is that of their norms."""
+        missing, unknown = self.model.load_state_dict(torch.load(order["weights"]), strict=False)
+        if unknown or any(not name.endswith(".pe") for name in missing):
+            raise ValueError(f"weights: {unknown} are not its own, {missing} are missing")
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.LayerNorm):
+                module.eps = order["eps"]
 
     def _at(self, which: str) -> str:
         """The file that is its latest or its best checkpoint; nothing where there is none yet."""

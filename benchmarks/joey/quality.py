@@ -22,7 +22,7 @@ from regard.translate import checkpoint
 from regard.translate.training.claim import claim
 from regard.translate.translator import Translator
 
-__all__ = ["ENTRANT", "SIDES", "THEIRS", "Schooled", "school"]
+__all__ = ["ENTRANT", "SHARED", "SIDES", "THEIRS", "Schooled", "ours", "school"]
 
 Say = Callable[[str], None]
 WITHIN = at_least(-0.5)  # BLEU of ours less theirs
@@ -61,6 +61,11 @@ class Schooled:
         )  # fmt: skip
 
 
+def ours(seed: int) -> str:
+    """Where ours lies: beside that of ``regard bench translate``, whose products are in bfloat16."""
+    return f"{SHARED}-float32-{seed}"
+
+
 def school(
     corpus: str, sides: Sequence[str], text: Text, seed: int, epochs: int, folder: Path, say: Say, quick: bool
 ) -> Schooled:
@@ -70,7 +75,7 @@ def school(
         course = Course.of(text.write(folder / "text"), ENTRANT.settings(text, seed, epochs, quick))
         said |= _theirs(course, text, folder / f"{THEIRS}-{seed}", lambda line: say(f"{NAME}-{seed}: {line}"))
     if OURS in sides:
-        name = f"{SHARED}-float32-{seed}"  # beside that of `regard bench translate`, whose products are in bfloat16
+        name = ours(seed)
         average = trained(ENTRANT, text, seed, epochs, folder, name, say, quick)
         said = {AVERAGE: average, LAST: _last(average, text, folder / name), **said}
     return Schooled(corpus, text, seed, said)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import joeynmt
 from benchmarks.harness.peers import Missing
@@ -19,6 +20,8 @@ from benchmarks.joey.config import EMBEDDING_ROWS, configuration, lay
 from benchmarks.joey.course import Course, cuts, size_for
 from benchmarks.joey.peer import Peer, python
 from benchmarks.joey.quality import ENTRANT
+from benchmarks.joey.speed import Laps
+from benchmarks.joey.weights import EMBEDDINGS, joeys
 from benchmarks.translation import corpora
 from benchmarks.translation.corpora import Text
 from regard.errors import RegardError
@@ -111,6 +114,27 @@ def test_it_is_told_our_sizes(course: Course, tmp_path: Path) -> None:
     )
 
 
+def test_every_weight_has_one_name_there_and_special_pieces_change_places(course: Course) -> None:
+    size = len(course.vocabulary)
+    net = architecture("transformer").model(course.settings.config(size, size))
+    ours = net.state_dict()
+    theirs = joeys(ours)
+    assert len(theirs) == len(ours) - 1 + len(EMBEDDINGS)
+    places = {tensor.data_ptr(): each for each, tensor in ours.items()}
+    assert {places[t.data_ptr()] for each, t in theirs.items() if each not in EMBEDDINGS} | {
+        "target_embedding.weight"
+    } == set(ours)
+    table, mine = theirs["src_embed.lut.weight"], ours["target_embedding.weight"]
+    for ours_at, theirs_at in ((UNK, 0), (PAD, 1), (BOS, 2), (EOS, 3), (4, 4), (size - 1, size - 1)):
+        assert torch.equal(table[theirs_at], mine[ours_at])
+
+
+def test_a_ratio_is_that_of_work_a_second_within_a_round() -> None:
+    laps = Laps(ours=[(1.0, 30.0), (2.0, 40.0), (1.0, 10.0)], theirs=[(2.0, 20.0), (4.0, 20.0), (1.0, 20.0)])
+    row = laps.row("work", Setting(), None, "", "pieces/s")
+    assert (row.value, row.low, row.high, row.ours, row.theirs) == (3.0, 0.5, 4.0, 20.0, 10.0)
+
+
 def test_a_peer_is_heard_in_all_that_it_says(fake: Path) -> None:
     heard: list[str] = []
     with Peer(fake) as found:
@@ -167,8 +191,10 @@ def test_both_are_trained_and_scored_once(tmp_path: Path, monkeypatch: pytest.Mo
     lines = [each for each in found if isinstance(each, Line)]
     assert [line.cells["model"] for line in lines] == [quality.AVERAGE, quality.LAST, quality.BEST, quality.LATEST]
     assert len({(line.cells["parameters"], line.cells["updates"]) for line in lines}) == 1
-    (row,) = (each for each in found if isinstance(each, Row))
-    assert str(row.goal) == "≥ -0.5"
+    rows = [each for each in found if isinstance(each, Row)]
+    assert [str(row.goal) for row in rows if row.goal] == ["≥ -0.5", "≥ 1.5", "≥ 3"]
+    assert [row.problem for row in rows if row.problem] == []
+    assert rows[-1].work == "– translations that are the same"
     heard.clear()
     again = [*joeynmt.learn("toy", "regard", logs=tmp_path)(Setting(quick=True), heard.append)]
     assert [*again, *joeynmt.learn("toy", "joeynmt", logs=tmp_path)(Setting(quick=True), heard.append)] == lines
