@@ -46,6 +46,11 @@ def test_a_step_is_the_same_rotation_wherever_it_starts() -> None:
         assert (pair[:-step] @ turn.T - pair[step:]).abs().max() < 1e-12
 
 
+def test_a_table_may_begin_anywhere() -> None:
+    assert torch.equal(sinusoidal(41, 12, start=37), sinusoidal(41, 12)[37:])
+    assert sinusoidal(41, 12, start=41).shape == (0, 12)
+
+
 def test_sinusoids_come_in_pairs() -> None:
     with pytest.raises(RegardError, match="sinusoidal: width is 7, wanted an even number"):
         sinusoidal(3, 7)

@@ -12,10 +12,10 @@ from regard.grid import Anchor, Grid
 from regard.score import Bias, Score, Wrapped
 
 
-def sinusoidal(length: int, width: int, base: float = 10_000.0) -> Tensor:
+def sinusoidal(length: int, width: int, base: float = 10_000.0, start: int = 0) -> Tensor:
     """PE(p, 2c) = sin(p / base^{2c/D}), PE(p, 2c+1) = cos(…): a table (L, D) (Vaswani et al. 2017).
 
-    Every row has norm √(D/2), and PE(p + k) is a fixed rotation of PE(p).
+    Every row has norm √(D/2), and PE(p + k) is a fixed rotation of PE(p). The places before ``start`` are left out.
 
     >>> sinusoidal(2, 4)
     tensor([[0.0000, 1.0000, 0.0000, 1.0000],
@@ -23,7 +23,7 @@ def sinusoidal(length: int, width: int, base: float = 10_000.0) -> Tensor:
     """
     if width % 2:
         raise RegardError(f"sinusoidal: width is {width}, wanted an even number (sines and cosines come in pairs)")
-    phase = _phases(torch.arange(length, dtype=torch.float64), width, base)
+    phase = _phases(torch.arange(start, length, dtype=torch.float64), width, base)
     return torch.stack([phase.sin(), phase.cos()], dim=-1).flatten(-2).to(torch.get_default_dtype())
 
 

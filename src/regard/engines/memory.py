@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
@@ -39,9 +40,9 @@ def is_finite(x: Tensor) -> bool | None:
     if torch.compiler.is_compiling() or x.device.type != "cpu":
         return None
     try:
-        total = x.detach().sum(dtype=torch.float32 if x.element_size() < 4 else None)
+        total = x.detach().sum(dtype=torch.float32 if x.element_size() < 4 else None).item()
         # A sum of finite numbers may itself overflow; only then each is looked at.
-        return bool(torch.isfinite(total)) or bool(torch.isfinite(x).all())
+        return math.isfinite(total) or bool(torch.isfinite(x).all())
     except RuntimeError:  # a tensor without data, or with many at once
         return None
 

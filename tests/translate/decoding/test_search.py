@@ -20,6 +20,8 @@ from regard.translate.decoding.decode import decode
 from regard.translate.decoding.penalty import Penalty
 from regard.translate.decoding.sampling import Sampling
 from regard.translate.models.encoder_decoder import EncoderDecoder
+from regard.translate.models.transformer import model as transformer
+from regard.translate.models.transformer.config import Transformer
 from regard.translate.text.vocabulary import BOS, EOS, PAD, UNK
 from tests.translate.decoding.conftest import SIZES, random_model
 
@@ -117,6 +119,25 @@ def test_a_sentence_in_a_batch_has_the_bits_that_it_has_alone(name: str, how: Be
         torch.set_num_threads(before)
     assert [list(map(bits, each)) for each in again] == [list(map(bits, each)) for each in together]
     for n in (0, 11, 22):
+        alone = decode(model, [rows[n]], how, looking=True, numbers=[n])[0]
+        assert list(map(bits, alone)) == list(map(bits, together[n]))
+
+
+def test_sentences_of_many_lengths_and_a_model_of_real_size_have_the_bits_that_they_have_alone() -> None:
+    """Products of real widths go through other routines than those of small ones; sources fill 8, 16 and 24 places."""
+    torch.manual_seed(5)
+    config = Transformer(
+        source_vocabulary=997, target_vocabulary=997, width=256, heads=4, layers=1, feed=512, norm="pre"
+    )
+    model = transformer.Model(config).eval()
+    draw = random.Random(3)
+    rows = [[*draw.choices(range(4, 997), k=draw.choice([0, 6, 7, 9, 15, 17, 22])), EOS] for _ in range(37)]
+    how = Beam(5, longest=7)
+    together = decode(model, rows, how, looking=True)
+    assert [list(map(bits, each)) for each in decode(model, rows, how, looking=True, batch=5)] == [
+        list(map(bits, each)) for each in together
+    ]
+    for n in (1, 5, 30):
         alone = decode(model, [rows[n]], how, looking=True, numbers=[n])[0]
         assert list(map(bits, alone)) == list(map(bits, together[n]))
 

@@ -68,12 +68,13 @@ class Beam:
         while any(n >= 0 for n in walk.numbers):
             step += 1
             log_p = walk.step(self.unknown, task.must(walk.numbers, step))
-            candidates = (total.unsqueeze(-1) + log_p).flatten(1)  # (B, K·V)
-            total, best = candidates.topk(self.width, dim=-1)
-            piece = best % log_p.shape[-1]
-            walk.follow(best // log_p.shape[-1], piece)
+            ahead, pieces = log_p.topk(min(self.width, log_p.shape[-1]))  # (B, K, K): no beginning has more that stay
+            total, best = (total.unsqueeze(-1) + ahead).flatten(1).topk(self.width, dim=-1)
+            piece = pieces.flatten(1).gather(-1, best)
+            walk.follow(best // ahead.shape[-1], piece)
             total = self._ended(walk, task, limit, total, piece, step, found)
-            staying = [b for b, n in enumerate(walk.numbers) if n >= 0 and self._open(total[b], limit[n], found[n])]
+            most = total.amax(-1).tolist()
+            staying = [b for b, n in enumerate(walk.numbers) if n >= 0 and self._open(most[b], limit[n], found[n])]
             for b in set(range(walk.batch)) - set(staying):
                 walk.numbers[b] = -1
             left = walk.leave(staying)
@@ -93,9 +94,8 @@ class Beam:
                 found[n] = best_of([*found[n], one], self.best)
         return total.masked_fill(over, _NEVER)
 
-    def _open(self, total: Tensor, limit: int, found: list[Hypothesis]) -> bool:
-        """Whether a beginning of a sentence may still come to score more than the last of the best."""
-        ahead = float(total.max())
+    def _open(self, ahead: float, limit: int, found: list[Hypothesis]) -> bool:
+        """Whether a beginning of this log p may still come to score more than the last of the best."""
         return ahead > _NEVER and (
             len(found) < self.best or self.penalty.bound(ahead, limit) > found[self.best - 1].score
         )

@@ -1,4 +1,4 @@
-"""Sentences of any length, decoded in batches of one length each, in the order they came."""
+"""Sentences of any length, decoded in batches of one padded length each, in the order they came."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.translate.decoding.beam import Beam
 from regard.translate.decoding.hypothesis import Hypothesis
 from regard.translate.decoding.sampling import Sampling
 from regard.translate.decoding.task import Task
-from regard.translate.decoding.walk import Walk, steady
+from regard.translate.decoding.walk import Walk, padded, steady
 from regard.translate.models.encoder_decoder import EncoderDecoder
 
 __all__ = ["decode"]
@@ -31,7 +31,7 @@ def decode(
     numbers: Sequence[int] | None = None,
     looking: bool = False,
     padding: int = 0,
-    batch: int = 32,
+    batch: int = 64,
 ) -> list[list[Hypothesis]]:
     """What is found for each source, best first: the same bits alone as in any batch (:class:`Walk` says when).
 
@@ -52,12 +52,12 @@ def decode(
     if batch < 1:
         raise RegardError(f"batch: found {batch}, wanted a whole number of at least 1")
     same: dict[int, list[int]] = {}
-    for n, ids in enumerate(sources):
-        same.setdefault(len(ids), []).append(n)
+    for n, ids in sorted(enumerate(sources), key=lambda each: len(each[1])):  # what ends together goes together
+        same.setdefault(padded(len(ids)), []).append(n)
     groups = [
         alike[start : start + most]
-        for length, alike in sorted(same.items())
-        for most in [max(1, min(batch, _PLACES // length))]
+        for places, alike in sorted(same.items())
+        for most in [max(1, min(batch, _PLACES // places))]
         for start in range(0, len(alike), most)
     ]
 

@@ -17,7 +17,8 @@ class Hypothesis:
     """``ids`` of the target, closed by ``EOS`` unless the length limit cut it.
 
     ``score`` is what it is ranked by, ``log_p`` = log p(y | x). ``looks`` (T, S), where they were asked for, is where
-    the decoder looked before each piece, the mean of its layers and heads, over the source and its padding.
+    the decoder looked before each piece, the mean of its layers and heads, over the source, and all of its padding
+    where any was asked for.
     """
 
     ids: tuple[int, ...]
@@ -28,7 +29,7 @@ class Hypothesis:
 
 def said(walk: Walk, b: int, k: int, log_p: float, source: int, penalty: Penalty, pieces: int) -> Hypothesis:
     """What beginning ``k`` of row ``b`` says in its first ``pieces``; its source has ``source``, its end among them."""
-    looks = None if walk.looks is None else walk.looks[b, k, :pieces].clone()
+    looks = None if walk.looks is None else walk.looks[b, k, :pieces, : None if walk.padding else source].clone()
     seen = None if looks is None else looks[:, : source - 1]
     ids = tuple(walk.ids[b, k, :pieces].tolist())
     return Hypothesis(ids, penalty.score(log_p, pieces, seen), log_p, looks)

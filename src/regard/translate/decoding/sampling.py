@@ -65,7 +65,6 @@ class Sampling:
         chance = [[random.Random(f"{self.seed}/{n}/{k}") for k in range(self.best)] for n in task.numbers]
         total = torch.zeros(walk.batch, self.best, device=walk.device)
         over = torch.zeros(walk.batch, self.best, dtype=torch.bool, device=walk.device)
-        stay = torch.arange(self.best, device=walk.device)
         step = 0
         while any(n >= 0 for n in walk.numbers):
             step += 1
@@ -73,7 +72,7 @@ class Sampling:
             drawn = [[each.random() for each in chance[n]] if n >= 0 else [0.0] * self.best for n in walk.numbers]
             piece = self._draw(log_p, torch.tensor(drawn, dtype=torch.float64, device=walk.device))
             total += log_p.gather(-1, piece.unsqueeze(-1)).squeeze(-1).masked_fill(over, 0.0)
-            walk.follow(stay.expand(walk.batch, -1), piece.masked_fill(over, PAD))
+            walk.follow(None, piece.masked_fill(over, PAD))
             cut = torch.tensor([n < 0 or step >= limit[n] for n in walk.numbers], device=walk.device)
             now = ~over & ((piece == EOS) | cut.unsqueeze(-1))
             for b, k in now.nonzero().tolist():

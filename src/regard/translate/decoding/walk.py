@@ -2,11 +2,11 @@
 
 A sentence translated among others must give the very bits that it gives alone. Four things see to it:
 
-- only sentences of one length go together, so that nothing is padded: sums over the source have the same terms, in the
-  same places;
+- sentences go together that are padded to one length, the next multiple of 8 of each's own: sums over the source have
+  the same terms, in the same places, and zeros behind;
 - a product has at least 16 rows. A matrix library multiplies few rows by other routines than many, with other rounding;
   from 16 on the one that PyTorch brings for this machine gives a row the same bits whatever stands in the others. A
-  batch that is too small has its last sentence repeated;
+  batch that is too small has its last sentence repeated, over all places, because some encoders pass over padding;
 - one thread, so that no product is divided by how many rows there are;
 - the engine that reads is chosen without a look at sizes.
 
@@ -28,13 +28,15 @@ from torch.nn.functional import pad as pad_end
 
 from regard.errors import RegardError
 from regard.plan import whatever_the_size
-from regard.translate.models.encoder_decoder import EncoderDecoder, Looks
+from regard.translate.models.encoder_decoder import Branches, EncoderDecoder, Looks
 from regard.translate.text.batches import pad
 from regard.translate.text.vocabulary import BOS, PAD, UNK
 
-__all__ = ["Walk", "each", "rows_of", "steady"]
+__all__ = ["Walk", "of", "padded", "spread", "steady", "taken"]
 
 _ROWS = 16
+_PLACES = 8
+_NEVER = float("-inf")
 
 
 @contextmanager
@@ -50,7 +52,7 @@ def steady(threads: int = 1) -> Iterator[None]:
 
 
 class Walk:
-    """``width`` beginnings of each of B sentences of one length, of which some may be there for company only.
+    """``width`` beginnings of each of B sentences of one padded length, of which some may be there for company only.
 
     ``ids`` (B, K, t) is what they say so far, ``looks`` (B, K, t, S) where they looked (mean of layers and heads) if
     that is wanted, and ``numbers`` says which sentence each of the B is: −1 for company.
@@ -67,9 +69,10 @@ class Walk:
                 "looks: this model reads its source once and does not look back at it; "
                 "coverage, alignment, copied words and markup need a model that looks"
             )
-        self.model, self.width, self.looking = model, width, looking
-        company = max(0, _ROWS - len(sources))
-        source, lengths = pad([*sources, *[sources[-1]] * company])
+        self.model, self.width, self.looking, self.padding = model, width, looking, padding
+        places = padded(max(map(len, sources)))
+        company = max(0, _ROWS - sum(len(ids) == places for ids in sources))  # whole, so that no place has fewer rows
+        source, lengths = pad([*sources, *[_filled(sources[-1], places)] * company])
         self.device = next(model.parameters()).device
         source, lengths = pad_end(source, (0, padding), value=PAD).to(self.device), lengths.to(self.device)
         self.memory, state = model.encode(source, lengths)
@@ -77,10 +80,10 @@ class Walk:
         rows = len(self.numbers), width
         self.ids = torch.full((*rows, 0), PAD, device=self.device)
         self.looks = torch.zeros(*rows, 0, source.shape[1], device=self.device) if looking else None
-        self.state = each(state, lambda x: x.expand(x.shape[0], width, *x.shape[2:]).contiguous())
+        self.state = spread(state, width)
         self._previous = torch.full(rows, BOS, device=self.device)
         self._looked: Tensor | None = None
-        self.leave(range(len(sources)))
+        self._keep(range(len(sources)))
 
     @property
     def batch(self) -> int:
@@ -101,47 +104,86 @@ class Walk:
         log_p = torch.log_softmax(logits.float(), -1)
         forced = [(b, piece) for b, piece in enumerate(must) if piece >= 0]
         given = [(b, piece, log_p[b, :, piece].clone()) for b, piece in forced]
-        log_p[..., [PAD, BOS] if unknown else [PAD, BOS, UNK]] = float("-inf")
+        for mute in (PAD, BOS) if unknown else (PAD, BOS, UNK):
+            log_p[..., mute] = _NEVER
         for b, piece, value in given:
-            log_p[b] = float("-inf")
+            log_p[b] = _NEVER
             log_p[b, :, piece] = value
         return log_p
 
-    def follow(self, parent: Tensor, piece: Tensor) -> None:
-        """Beginning k of each sentence becomes what ``parent`` (B, K) was, and says ``piece`` (B, K)."""
-        take = partial(rows_of, torch.arange(self.batch, device=self.device).unsqueeze(-1), parent)
-        self.state = each(self.state, take)
-        self.ids = torch.cat([take(self.ids), piece.unsqueeze(-1)], -1)
+    def follow(self, parent: Tensor | None, piece: Tensor) -> None:
+        """Beginning k of each sentence becomes what ``parent`` (B, K) was, and says ``piece`` (B, K).
+
+        Without parents each goes on as what it was.
+        """
+        if parent is None:
+            said, looks = self.ids, self.looks
+        else:
+            self.state = taken(self.state, parent)
+            said, looks = (None if x is None else _rows_of(parent, x) for x in (self.ids, self.looks))
+            self._looked = None if self._looked is None else _rows_of(parent, self._looked)
+        assert said is not None
+        self.ids = torch.cat([said, piece.unsqueeze(-1)], -1)
         self._previous = piece
-        if self.looks is not None and self._looked is not None:
-            self.looks = torch.cat([take(self.looks), take(self._looked).unsqueeze(-2)], -2)
+        if looks is not None and self._looked is not None:
+            self.looks = torch.cat([looks, self._looked.unsqueeze(-2)], -2)
 
     def leave(self, staying: Sequence[int]) -> Tensor | None:
         """Lets all go but the rows ``staying``, and those whose company they need; which rows are left, if fewer.
 
         Nobody moves for a few: what moves is copied.
         """
-        wanted = max(len(staying), -(-_ROWS // self.width), 2)
-        if wanted > 0.75 * self.batch:
-            return None
+        return self._keep(staying) if self._needed(staying) <= 0.85 * self.batch else None
+
+    def _needed(self, staying: Sequence[int]) -> int:
+        return max(len(staying), -(-_ROWS // self.width), 2)
+
+    def _keep(self, staying: Sequence[int]) -> Tensor:
         others = [b for b in range(self.batch) if b not in set(staying)]
-        rows = torch.tensor([*staying, *others[: wanted - len(staying)]], device=self.device)
+        rows = torch.tensor([*staying, *others[: self._needed(staying) - len(staying)]], device=self.device)
         self.numbers = [self.numbers[b] if b in set(staying) else -1 for b in rows.tolist()]
         self.memory = _sentences(self.memory, rows)
-        self.state = each(self.state, lambda x: x[rows])
+        self.state = of(self.state, rows)
         self.ids, self._previous = self.ids[rows], self._previous[rows]
         self.looks = None if self.looks is None else self.looks[rows]
         return rows
 
 
-def each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def padded(length: int) -> int:
+    """How many places a source of so many pieces is given: a multiple of 8, which its own length alone decides."""
+    return -(-length // _PLACES) * _PLACES
+
+
+def _filled(ids: Sequence[int], places: int) -> list[int]:
+    """As many pieces, by saying these again."""
+    return [ids[n % len(ids)] for n in range(places)]
+
+
+def spread(state: Any, width: int) -> Any:
+    """A state of one beginning (B, 1) as that of so many alike."""
+    if isinstance(state, Branches):
+        return state.spread(width)
+    return _each(state, lambda x: x.expand(x.shape[0], width, *x.shape[2:]).contiguous())
+
+
+def taken(state: Any, parent: Tensor) -> Any:
+    """The state when beginning k of each sentence has become what ``parent`` (B, K) was."""
+    return state.taken(parent) if isinstance(state, Branches) else _each(state, partial(_rows_of, parent))
+
+
+def of(state: Any, rows: Tensor) -> Any:
+    """The state of these sentences alone."""
+    return state.of(rows) if isinstance(state, Branches) else _each(state, lambda x: x[rows])
+
+
+def _each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """``change`` done to the tensor, or to each of the tensors, that a state is."""
     return change(state) if isinstance(state, Tensor) else tuple(change(x) for x in state)
 
 
-def rows_of(rows: Tensor, parent: Tensor, x: Tensor) -> Tensor:
+def _rows_of(parent: Tensor, x: Tensor) -> Tensor:
     """Of each sentence the rows ``parent`` (B, K) of x (B, K, ...)."""
-    return x[rows, parent]
+    return x[torch.arange(len(x), device=x.device).unsqueeze(-1), parent]
 
 
 def _sentences(memory: Any, rows: Tensor) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
-__all__ = ["EncoderDecoder", "Looks"]
+__all__ = ["Branches", "EncoderDecoder", "Looks"]
 
 Memory = TypeVar("Memory")
 State = TypeVar("State")
@@ -18,8 +18,8 @@ class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
 
     A memory is what the encoder made of a batch of sources: a dataclass of tensors, or tuples of them, whose axes begin
     with B, so that sentences can leave a batch. A state is what the decoder carries from step to step: a tensor, or a
-    tuple of tensors, whose axes begin with (B, L) for L beginnings of each target. Every beginning reads its sentence's
-    one memory, which is never copied.
+    tuple of tensors, whose axes begin with (B, L) for L beginnings of each target, or what knows how it
+    :class:`Branches`. Every beginning reads its sentence's one memory, which is never copied.
     """
 
     config: Any  # Sizes; each model knows its own
@@ -50,6 +50,20 @@ class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
     def forward(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """Unnormalised log-probabilities (B, T, V) of a target whose right-shifted pieces are ``previous`` (B, T)."""
         return self.vocabulary(self.hidden(source, lengths, previous))
+
+
+@runtime_checkable
+class Branches(Protocol):
+    """A state that knows what becomes of it when beginnings change places; one of plain tensors is indexed."""
+
+    def spread(self, width: int) -> Branches:
+        """So many beginnings (B, L) of what has one, before the first step."""
+
+    def taken(self, parent: Tensor) -> Branches:
+        """Beginning l of each target becomes what ``parent`` (B, L) was."""
+
+    def of(self, rows: Tensor) -> Branches:
+        """These targets alone."""
 
 
 @runtime_checkable

@@ -111,7 +111,7 @@ def test_forward_is_the_steps_one_after_another_for_every_beginning(model: Model
     other = (batch.previous + 9) % 30 + 4
     wanted = [model(batch.source, batch.source_lengths, previous) for previous in (batch.previous, other)]
     memory, state = model.encode(batch.source, batch.source_lengths)
-    state = tuple(each.expand(-1, 2, -1, -1) for each in state)
+    state = state.spread(2)
     for i in range(batch.previous.shape[1]):
         logits, state = model.step(state, torch.stack([batch.previous[:, i], other[:, i]], 1), memory)
         for n in range(2):
@@ -213,11 +213,11 @@ def test_a_search_over_a_batch_is_over_its_sentences(model: Model) -> None:
 def test_what_was_said_goes_with_the_hypothesis_that_said_it(model: Model, batch: Batch) -> None:
     """As a search reorders: beginnings that change places go on as they would have where they were."""
     memory, state = model.encode(batch.source, batch.source_lengths)
-    state = walk.each(state, lambda x: x.expand(-1, 3, -1, -1))
+    state = walk.spread(state, 3)
     said = torch.tensor([[5, 6, 7]]).expand(4, -1)
     _, state = model.step(state, said, memory)
     parent = torch.tensor([[2, 0, 0], [1, 1, 2], [0, 1, 2], [2, 1, 0]])
-    taken = walk.each(state, partial(walk.rows_of, torch.arange(4).unsqueeze(-1), parent))
+    taken = walk.taken(state, parent)
     logits, _ = model.step(state, said, memory)
     moved, _ = model.step(taken, said.gather(1, parent), memory)
     torch.testing.assert_close(moved, logits.gather(1, parent.unsqueeze(-1).expand_as(logits)))

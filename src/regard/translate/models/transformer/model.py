@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,12 +17,12 @@ from regard.translate.models.dropout import dropout
 from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.models.transformer.config import Transformer
 from regard.translate.models.transformer.layers import DecoderLayer, EncoderLayer, full, read, rounded
+from regard.translate.models.transformer.said import Page, Said
 from regard.translate.text.vocabulary import PAD
 
 __all__ = ["Memory", "Model"]
 
 Look = Callable[[int, "DecoderLayer", "Memory", Tensor], Tensor]  # layer n looks at the source for y (B, L, D)
-State = tuple[Tensor, ...]  # of each layer: the keys and values of what was said, side by side, (B, L, t, 2D)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Memory:
         return mask.padding(self.lengths)
 
 
-class Model(EncoderDecoder[Memory, State]):
+class Model(EncoderDecoder[Memory, Said]):
     """p(y_i | y_<i, x) ∝ exp(E_y · z_i), z the last layer of a decoder that looks at itself and at the source.
 
     ::
@@ -85,41 +85,42 @@ class Model(EncoderDecoder[Memory, State]):
             elif name.endswith("bias"):
                 parameter.zero_()
 
-    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
-        """Reads ``source`` (B, S) up to ``lengths`` (B,). The state holds nothing yet: (B, 1, 0, 2D) of each layer."""
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, Said]:
+        """Reads ``source`` (B, S) up to ``lengths`` (B,). Nothing is said yet."""
         x = self._embed(self.target_embedding if self.config.shared else self.source_embedding, source, 0)
         for layer in self.encoder:
             x = layer(x, lengths)
         x = rounded(self.encoder_norm(x))
         keys, values = zip(*(layer.cross.pairs(x) for layer in self._layers()), strict=True)
-        nothing = x.new_zeros(source.shape[0], 1, 0, 2 * self.config.width)
-        return Memory(keys, values, lengths), (nothing,) * self.config.layers
+        return Memory(keys, values, lengths), Said.nothing(source.shape[0], source.device)
 
-    def step(self, state: State, previous: Tensor, memory: Memory) -> tuple[Tensor, State]:
+    def step(self, state: Said, previous: Tensor, memory: Memory) -> tuple[Tensor, Said]:
         """One target position for L beginnings of each sentence: log-probabilities (B, L, V), and the state after."""
         return self._step(state, previous, memory, _cross)
 
-    def step_looking(self, state: State, previous: Tensor, memory: Memory) -> tuple[Tensor, State, Tensor]:
+    def step_looking(self, state: Said, previous: Tensor, memory: Memory) -> tuple[Tensor, Said, Tensor]:
         """:meth:`step`, and where each head of each layer looked: (B, N, H, L, S)."""
         found, look = _noting()
         logits, after = self._step(state, previous, memory, look)
         return logits, after, torch.stack(found, 1)
 
-    def _step(self, state: State, previous: Tensor, memory: Memory, look: Look) -> tuple[Tensor, State]:
-        after: list[Tensor] = []
+    def _step(self, state: Said, previous: Tensor, memory: Memory, look: Look) -> tuple[Tensor, Said]:
+        longer, pages = state.longer(), list[Page]()
+        seen = longer.seen
 
         def itself(n: int, layer: DecoderLayer, y: Tensor) -> Tensor:
-            new = torch.cat([layer.own.key(y), layer.own.value(y)], -1).unsqueeze(-2)  # (B, L, 1, 2D)
-            after.append(torch.cat([state[n], new.to(state[n].dtype)], -2))
-            keys, values = (
-                each.unflatten(-1, (layer.own.heads, -1)).transpose(-3, -2) for each in after[n].chunk(2, -1)
-            )  # (B, L, H, t+1, D/H)
+            pages.append(state.written(n, *(full(each) for each in layer.own.pairs(y))))
+            keys, values = pages[n].first(longer.own.shape[2])  # (B, H, L·t, D/H)
+            if seen is not None:
+                return read(layer.own, y, keys, values, seen)
+            keys, values = (  # (B, L, H, t, D/H)
+                each.unflatten(2, (-1, longer.width)).permute(0, 3, 1, 2, 4) for each in (keys, values)
+            )
             return read(layer.own, y.unsqueeze(-2), keys, values, None).squeeze(-2)
 
-        place = state[0].shape[-2]
-        y = self._embed(self.target_embedding, previous.unsqueeze(-1), place).squeeze(-2)  # (B, L, D)
+        y = self._embed(self.target_embedding, previous.unsqueeze(-1), state.pieces).squeeze(-2)  # (B, L, D)
         logits = self.vocabulary(self._decode(y, memory, itself, look))
-        return logits, tuple(after)
+        return logits, replace(longer, pages=tuple(pages))
 
     def hidden(self, source: Tensor, lengths: Tensor, previous: Tensor) -> Tensor:
         """z (B, T, D) of a given target."""
@@ -141,7 +142,7 @@ class Model(EncoderDecoder[Memory, State]):
         """√D · E x + PE of pieces (..., L) whose first stands at ``place``: (..., L, D)."""
         x: Tensor = table(ids) * self.config.width**0.5
         if self.config.positions == "sinusoidal":
-            x = x + sinusoidal(place + ids.shape[-1], self.config.width)[place:].to(x)
+            x = x + sinusoidal(place + ids.shape[-1], self.config.width, start=place).to(x)
         return dropout(x, self.config.dropout, self.training)
 
     def _layers(self) -> Iterator[DecoderLayer]:
