@@ -116,17 +116,14 @@ class Walk:
 
         Without parents each goes on as what it was.
         """
-        if parent is None:
-            said, looks = self.ids, self.looks
-        else:
-            self.state = taken(self.state, parent)
-            said, looks = (None if x is None else _rows_of(parent, x) for x in (self.ids, self.looks))
+        if parent is not None:
+            self.state, self.ids = taken(self.state, parent), _rows_of(parent, self.ids)
+            self.looks = None if self.looks is None else _rows_of(parent, self.looks)
             self._looked = None if self._looked is None else _rows_of(parent, self._looked)
-        assert said is not None
-        self.ids = torch.cat([said, piece.unsqueeze(-1)], -1)
+        self.ids = torch.cat([self.ids, piece.unsqueeze(-1)], -1)
         self._previous = piece
-        if looks is not None and self._looked is not None:
-            self.looks = torch.cat([looks, self._looked.unsqueeze(-2)], -2)
+        if self.looks is not None and self._looked is not None:
+            self.looks = torch.cat([self.looks, self._looked.unsqueeze(-2)], -2)
 
     def leave(self, staying: Sequence[int]) -> Tensor | None:
         """Lets all go but the rows ``staying``, and those whose company they need; which rows are left, if fewer.
