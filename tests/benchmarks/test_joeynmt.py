@@ -34,6 +34,7 @@ PAIRS = [(" ".join(WORDS[n % 8 : n % 8 + 1 + n % 5]), " ".join(WORDS[n % 5 : n %
 TOY = Text(PAIRS, PAIRS[:5], PAIRS[7:12], "none", 24, 50)
 FAKE = """
 import json, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ours may be ignored, as a shell's background jobs have it
 order = lambda: json.loads(sys.stdin.readline())["do"]
 print(json.dumps({"done": None}), flush=True)
 for word in iter(order, "end"):
