@@ -104,6 +104,7 @@ class Peer:
                         told = True
                     continue
                 if not line:
+                    self._lines.put("")  # it has ended for whoever asks again, too
                     raise KeyboardInterrupt if stop else RuntimeError(self._last_word())
                 found = json.loads(line)
                 if "say" in found:

@@ -144,6 +144,8 @@ def test_a_peer_is_heard_in_all_that_it_says(fake: Path) -> None:
             found.ask({"do": "bad"})
         with pytest.raises(RuntimeError, match="my last word"):
             found.ask({"do": "die"})
+        with pytest.raises((RuntimeError, BrokenPipeError)):  # and not a wait without end
+            found.ask({"do": "more"})
     assert heard == ["hm"]
 
 
