@@ -53,7 +53,7 @@ def decode(
         raise RegardError(f"batch: found {batch}, wanted a whole number of at least 1")
     same: dict[int, list[int]] = {}
     for n, ids in sorted(enumerate(sources), key=lambda each: len(each[1])):  # what ends together goes together
-        same.setdefault(padded(len(ids)), []).append(n)
+        same.setdefault(padded(len(ids), model.grain), []).append(n)
     groups = [
         alike[start : start + most]
         for places, alike in sorted(same.items())

@@ -2,8 +2,8 @@
 
 A sentence translated among others must give the very bits that it gives alone. Four things see to it:
 
-- sentences go together that are padded to one length, the next multiple of 8 of each's own: sums over the source have
-  the same terms, in the same places, and zeros behind;
+- sentences go together that are padded to one length, the next multiple of each's own that the model's ``grain`` says:
+  sums over the source have the same terms, in the same places, and zeros behind;
 - a product has at least 16 rows. A matrix library multiplies few rows by other routines than many, with other rounding;
   from 16 on the one that PyTorch brings for this machine gives a row the same bits whatever stands in the others. A
   batch that is too small has its last sentence repeated, over all places, because some encoders pass over padding;
@@ -35,7 +35,6 @@ from regard.translate.text.vocabulary import BOS, PAD, UNK
 __all__ = ["Walk", "of", "padded", "spread", "steady", "taken"]
 
 _ROWS = 16
-_PLACES = 8
 _NEVER = float("-inf")
 
 
@@ -70,7 +69,7 @@ class Walk:
                 "coverage, alignment, copied words and markup need a model that looks"
             )
         self.model, self.width, self.looking, self.padding = model, width, looking, padding
-        places = padded(max(map(len, sources)))
+        places = padded(max(map(len, sources)), model.grain)
         company = max(0, _ROWS - sum(len(ids) == places for ids in sources))  # whole, so that no place has fewer rows
         source, lengths = pad([*sources, *[_filled(sources[-1], places)] * company])
         self.device = next(model.parameters()).device
@@ -146,9 +145,13 @@ class Walk:
         return rows
 
 
-def padded(length: int) -> int:
-    """How many places a source of so many pieces is given: a multiple of 8, which its own length alone decides."""
-    return -(-length // _PLACES) * _PLACES
+def padded(length: int, grain: int) -> int:
+    """How many places a source of so many pieces is given: a multiple of ``grain``, which its own length alone decides.
+
+    >>> padded(9, 8), padded(9, 1)
+    (16, 9)
+    """
+    return -(-length // grain) * grain
 
 
 def _filled(ids: Sequence[int], places: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -23,6 +23,10 @@ class EncoderDecoder(nn.Module, ABC, Generic[Memory, State]):
     """
 
     config: Any  # Sizes; each model knows its own
+
+    #: Sentences that are padded to the same multiple of so many pieces may be translated together: what is longer or
+    #: shorter beside one leaves its bits alone. With 1 only those of one length may.
+    grain: ClassVar[int] = 8
 
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:

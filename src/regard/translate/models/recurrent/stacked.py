@@ -33,6 +33,7 @@ class Stacked(EncoderDecoder[Memory, State]):
     """
 
     config: Luong | Sutskever
+    grain = 1  # a packed LSTM multiplies as many rows as are still read, and how many changes the bits of each
 
     def __init__(self, config: Luong | Sutskever, fed: int) -> None:
         super().__init__()
