@@ -139,7 +139,7 @@ def _decoding(setting: Setting, whole: Translator, text: Text, peer: Peer, folde
                 laps.ours.append((seconds, few))
                 laps.theirs.append((answer["seconds"], few))
     yield usual.row(ASKED, setting, DECODING, f"{few} sentences; each its own batches and penalty", "s")
-    note = f"both at most {BATCH} sentences at a time (ours padded to one multiple of 8), length penalty of Wu et al., α = 1"
+    note = f"both at most {BATCH} sentences at a time (ours padded alike), length penalty of Wu et al., α = 1"
     yield equal.row("– one batch size and penalty", setting, None, note, "s")
     alike = 100 * statistics.mean(a == b for a, b in zip(said, answer["texts"], strict=True))
     yield Row("– translations that are the same", NAME, "%", alike, judged=setting.judged, note="by the same weights")
