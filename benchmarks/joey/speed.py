@@ -6,7 +6,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch import nn
 
 from benchmarks.harness.row import Goal, Row, at_least
 from benchmarks.harness.setting import Setting
+from benchmarks.harness.threads import one_thread
 from benchmarks.harness.timing import reason
 from benchmarks.joey.config import BATCH, lay
 from benchmarks.joey.course import Course
@@ -149,14 +149,3 @@ def timed(call: Callable[[], Sequence[str]]) -> tuple[float, Sequence[str]]:
     start = time.perf_counter()
     found = call()
     return time.perf_counter() - start, found
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """PyTorch with one thread, as the peer has; then with as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

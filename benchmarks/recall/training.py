@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as changed
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.harness.threads import one_thread
 from benchmarks.recall.experiment import Experiment, answer
 from regard.errors import RegardError
 from regard.files import replace
@@ -99,7 +99,7 @@ class Run:
         """
         begun, resumed = time.monotonic() - self.at.seconds, self.at.step > 0
         questions = {name: exam.questions() for name, exam in self.experiment.validation.items()}
-        with _one_thread(), stop_signals() as stop:
+        with one_thread(), stop_signals() as stop:
             self.model.train()
             while not self.at.finished:
                 self._update()
@@ -204,14 +204,3 @@ class Run:
         torch.set_rng_state(state["random"])
         self.generator.set_state(state["drawn"])
         self.at = _Position(**state["position"])
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Steps of small tensors are no faster on more threads, and the same bits every time on one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
