@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.harness.asked import at_least_one, names, seeds_of
 from benchmarks.harness.peers import Missing
 from benchmarks.harness.row import Line, Row
-from benchmarks.harness.seeds import numbers_of
 from benchmarks.harness.setting import Setting
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError
 
 __all__ = ["learn", "rows", "tasks"]
 
@@ -33,15 +33,11 @@ def learn(
     from benchmarks.joey.peer import python
     from benchmarks.joey.quality import SIDES, THEIRS, ours, school
     from benchmarks.joey.speed import speeds
-    from benchmarks.translation.corpora import text
+    from benchmarks.translation.corpora import CORPORA, text
 
-    if epochs < 1:
-        raise RegardError(f"--epochs: found {epochs}, wanted at least 1")
-    sides = list(SIDES) if model is None else model.split(",")
-    for side in sides:
-        if side not in SIDES:
-            raise unknown_name("--model", side, SIDES)
-    texts, numbers = {name: text(name) for name in corpus.split(",")}, numbers_of(seeds)
+    at_least_one("--epochs", epochs)
+    sides, numbers = names("--model", model, SIDES), seeds_of(seeds)
+    texts = {name: text(name) for name in names("--corpus", corpus, CORPORA)}
     try:
         if THEIRS in sides:
             python()

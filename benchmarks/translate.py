@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.harness.asked import at_least_one, names, seeds_of
 from benchmarks.harness.row import Line, Row, Spot
-from benchmarks.harness.seeds import numbers_of
 from benchmarks.harness.setting import Setting
-from regard.errors import RegardError
 
 __all__ = ["learn", "rows", "tasks"]
 
@@ -28,12 +27,12 @@ def learn(
         RegardError: a name that is not known, a corpus that is not there, or numbers that cannot be.
     """
     from benchmarks.translation.comparison import compare
+    from benchmarks.translation.corpora import CORPORA
     from benchmarks.translation.entrants import ENTRANTS
 
-    if epochs < 1:
-        raise RegardError(f"--epochs: found {epochs}, wanted at least 1")
-    models = list(ENTRANTS) if model is None else model.split(",")
-    return compare(corpus.split(","), models, numbers_of(seeds), epochs, logs)
+    at_least_one("--epochs", epochs)
+    models = names("--model", model, ENTRANTS)
+    return compare(names("--corpus", corpus, CORPORA), models, seeds_of(seeds), epochs, logs)
 
 
 def tasks() -> dict[str, str]:

@@ -131,7 +131,7 @@ def _decoding(setting: Setting, whole: Translator, text: Text, peer: Peer, folde
 
     usual, equal = Laps(), Laps()
     for number in range(1 + rounds):
-        first, _ = timed(lambda: list(whole.texts(lines, batch=few)))
+        first, _ = timed(lambda: list(whole.texts(lines, ahead=few)))
         second, said = timed(like_theirs)
         answer = peer.ask({"do": "translate", "few": few, "batch": BATCH})
         if number:

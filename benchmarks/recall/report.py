@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.harness.asked import at_least_one, names, seeds_of
 from benchmarks.harness.report import figure
 from benchmarks.harness.row import Line, Row
-from benchmarks.harness.seeds import numbers_of
 from benchmarks.harness.setting import Setting
 from benchmarks.recall import experiments
 from benchmarks.recall.experiment import Experiment
 from benchmarks.recall.training import Outcome, Run, Say
-from regard.errors import RegardError, unknown_name
 
 __all__ = ["learn", "tasks"]
 
@@ -32,13 +31,9 @@ def learn(
         RegardError: a name that is not known, seeds that are no numbers; before anything is trained.
     """
     experiment = experiments.named(task)
-    arms = list(experiment.arms) if memory is None else memory.split(",")
-    for arm in arms:
-        if arm not in experiment.arms:
-            raise unknown_name(f"--memory (of --task {task})", arm, experiment.arms)
-    numbers = numbers_of(seeds)
-    if steps is not None and steps < 1:
-        raise RegardError(f"--steps: found {steps}, wanted at least 1")
+    arms = names(f"--memory (of --task {task})", memory, experiment.arms)
+    numbers = seeds_of(seeds)
+    at_least_one("--steps", steps)
 
     def rows(setting: Setting, say: Say) -> Iterator[Row | Line]:
         what = experiment.quick() if setting.quick else experiment

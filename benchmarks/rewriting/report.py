@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.harness.asked import at_least_one, names, seeds_of
 from benchmarks.harness.report import figure
 from benchmarks.harness.row import Line, Row, Spot
-from benchmarks.harness.seeds import numbers_of
 from benchmarks.harness.setting import Setting
 from benchmarks.recall.training import Outcome, Run, Say
 from benchmarks.rewriting.contest import Contest
 from benchmarks.rewriting.contests import CONTESTS, contest
-from regard.errors import RegardError, unknown_name
 
 __all__ = ["learn", "tasks"]
 
@@ -31,15 +30,11 @@ def learn(
     Raises:
         RegardError: a name that is not known, seeds that are no numbers; before anything is trained.
     """
-    asked = list(CONTESTS) if task is None else task.split(",")
-    known = list(dict.fromkeys(arm for name in asked for arm in contest(name).experiment.arms))
-    wanted = known if model is None else model.split(",")
-    for name in wanted:
-        if name not in known:
-            raise unknown_name(f"--model (of --task {','.join(asked)})", name, known)
-    numbers = numbers_of(seeds)
-    if steps is not None and steps < 1:
-        raise RegardError(f"--steps: found {steps}, wanted at least 1")
+    asked = names("--task", task, CONTESTS)
+    known = dict.fromkeys(arm for name in asked for arm in contest(name).experiment.arms)
+    wanted = names(f"--model (of --task {','.join(asked)})", model, known)
+    numbers = seeds_of(seeds)
+    at_least_one("--steps", steps)
 
     def rows(setting: Setting, say: Say) -> Iterator[Row | Line | Spot]:
         folder = logs if logs is None or not setting.quick else logs / "quick"

@@ -15,7 +15,8 @@ from regard.normalize import Normalizer, Softmax
 from regard.plan import Composition, Wanted
 from regard.reading import Reading
 from regard.score import ScaledDot, Score
-from tests.test_laws import GROUPS, MASKS, inputs, normaliser_part, score_part
+from tests.laws.masks import GROUPS, MASKS
+from tests.laws.truth import inputs, normaliser_part, score_part
 
 #: The groups of the laws, as masks.
 IN: dict[str, Mask] = {

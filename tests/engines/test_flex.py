@@ -21,7 +21,11 @@ from regard.normalize import Softmax
 from regard.plan import Wanted
 from regard.score import ScaledDot, Score
 from tests.engines.composing import IN, composed, gradients, lawful
-from tests.test_laws import MASKS, NORMALISERS, SCORES, B, G, H, L, S, close, inputs, truth
+from tests.laws.masks import MASKS
+from tests.laws.normalisers import NORMALISERS
+from tests.laws.scores import SCORES
+from tests.laws.shapes import B, G, H, L, S
+from tests.laws.truth import close, inputs, truth
 
 FLEX = Flex(compiled=False)
 WRAPPED = ["alibi", "relative bias", "capped", "capped alibi"]

@@ -21,7 +21,10 @@ from regard.plan import Composition, Wanted
 from regard.reading import TELEMETRY, Reading
 from regard.score import ScaledDot, Score
 from tests.engines.composing import IN, composed, gradients, lawful
-from tests.test_laws import MASKS, NORMALISERS, SCORES, check_truth, close, truth
+from tests.laws.masks import MASKS
+from tests.laws.normalisers import NORMALISERS
+from tests.laws.scores import SCORES
+from tests.laws.truth import check_truth, close, truth
 
 TRITON = Triton(tile=16, columns=16)
 NAMES = TELEMETRY - {"mass"}

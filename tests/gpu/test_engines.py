@@ -21,7 +21,7 @@ from regard.mask import Mask
 from regard.normalize import Entmax, Sparsemax
 from regard.plan import Composition, Wanted
 from tests.engines.composing import IN, composed, gradients, lawful
-from tests.test_laws import close, truth
+from tests.laws.truth import close, truth
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)

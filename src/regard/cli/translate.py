@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["translate"]
 
-_TOGETHER = 512  # lines: enough of one length to fill batches, few enough that the first are soon seen
 SEARCH, SAMPLING, OUTPUT = "Searching", "Sampling", "What is said and printed"
 
 
@@ -216,6 +215,7 @@ def _prefixes(path: Path) -> Iterator[str]:
 def _arrivals(stream: Any) -> Iterator[list[str]]:
     """Lines as they arrive: all that are there, up to what one read gives, and never more than that in memory."""
     from regard.errors import RegardError
+    from regard.translate.translator import TOGETHER
 
     rest, offset = b"", 0
     while raw := stream.read1(1 << 16):
@@ -226,8 +226,8 @@ def _arrivals(stream: Any) -> Iterator[list[str]]:
             offset += len(line) + 1
         if len(rest) > 1 << 20:
             raise RegardError("standard input: a line has more than 1,048,576 bytes; give one sentence a line")
-        for start in range(0, len(found), _TOGETHER):
-            yield found[start : start + _TOGETHER]
+        for start in range(0, len(found), TOGETHER):
+            yield found[start : start + TOGETHER]
     if rest:
         yield [_text(rest, "standard input is not UTF-8 at byte {}", offset)]
 

@@ -23,7 +23,9 @@ from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.text.vocabulary import Vocabulary
 from regard.translate.text.words import END
 
-__all__ = ["Translation", "Translator"]
+__all__ = ["TOGETHER", "Translation", "Translator"]
+
+TOGETHER = 512  # lines: enough of one length to fill batches, few enough that the first are soon seen
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,18 @@ class Translator:
         how = Beam(beam, penalty=Penalty(normalise))
         return [found[0] for found in self.several(lines, how, looking=True, padding=padding)]
 
-    def texts(self, lines: Iterable[str], *, beam: int = 5, normalise: float = 1.0, batch: int = 64) -> Iterator[str]:
-        """The translation of each line, in order, read ``batch`` lines at a time; an empty line gives an empty one."""
-        if batch < 1:
-            raise RegardError(f"batch: found {batch}, wanted a whole number of at least 1")
+    def texts(
+        self, lines: Iterable[str], *, beam: int = 5, normalise: float = 1.0, ahead: int = TOGETHER
+    ) -> Iterator[str]:
+        """The translation of each line, in order; an empty line gives an empty one.
+
+        ``ahead`` lines are read at a time, and those of like length among them go together: few are read sooner, many
+        are faster.
+        """
+        if ahead < 1:
+            raise RegardError(f"ahead: found {ahead}, wanted a whole number of at least 1")
         how, stream = Beam(beam, penalty=Penalty(normalise)), iter(lines)
-        while chunk := list(islice(stream, batch)):
+        while chunk := list(islice(stream, ahead)):
             yield from (found[0].text for found in self.several(chunk, how))
 
     def several(

@@ -36,7 +36,7 @@ class Exam:
 
     def bleu(self, model: EncoderDecoder[Any, Any]) -> float:
         """BLEU of the model's translations."""
-        texts = Translator(model, *self.vocabularies).texts(self.dev.source, beam=1, batch=4096)
+        texts = Translator(model, *self.vocabularies).texts(self.dev.source, beam=1, ahead=4096)
         return bleu(list(texts), self.dev.target, self.settings.tokenize)
 
     @torch.no_grad()
