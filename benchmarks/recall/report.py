@@ -9,9 +9,9 @@ from benchmarks.harness.asked import at_least_one, names, seeds_of
 from benchmarks.harness.report import figure
 from benchmarks.harness.row import Line, Row
 from benchmarks.harness.setting import Setting
+from benchmarks.learning.experiment import Experiment
+from benchmarks.learning.training import Outcome, Run, Say
 from benchmarks.recall import experiments
-from benchmarks.recall.experiment import Experiment
-from benchmarks.recall.training import Outcome, Run, Say
 
 __all__ = ["learn", "tasks"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from benchmarks.harness.row import Goal, Row
 from benchmarks.harness.setting import Setting
-from benchmarks.recall.experiment import Experiment
-from benchmarks.recall.training import Outcome
+from benchmarks.learning.experiment import Experiment
+from benchmarks.learning.training import Outcome
 
 __all__ = ["Claim", "Contest"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from benchmarks.harness.row import at_least, at_most
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Look, Recipe
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Look, Recipe
 from benchmarks.rewriting.contest import Claim, Contest
 from benchmarks.rewriting.looks import aligned, exact, opening, spoken
 from benchmarks.rewriting.models import alone, translating

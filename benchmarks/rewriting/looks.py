@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from benchmarks.recall.experiment import Exam
+from benchmarks.learning.experiment import Exam
 from benchmarks.rewriting.models import Translating
 from benchmarks.rewriting.task import Rewriting, parts
 from benchmarks.translation.scores import Counts

@@ -9,7 +9,7 @@ from benchmarks.harness.asked import at_least_one, names, seeds_of
 from benchmarks.harness.report import figure
 from benchmarks.harness.row import Line, Row, Spot
 from benchmarks.harness.setting import Setting
-from benchmarks.recall.training import Outcome, Run, Say
+from benchmarks.learning.training import Outcome, Run, Say
 from benchmarks.rewriting.contest import Contest
 from benchmarks.rewriting.contests import CONTESTS, contest
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.learning.training import Outcome, Run
 from benchmarks.recall import experiments
-from benchmarks.recall.training import Outcome, Run
 
 
 def trained(task: str, arms: tuple[str, ...], steps: int, batch: int) -> list[Outcome]:

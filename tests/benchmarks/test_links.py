@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
+from benchmarks.learning.training import Run
 from benchmarks.recall.arms.computer import dnc
 from benchmarks.recall.arms.linked import OnlyLinks, linked, unlinked
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
-from benchmarks.recall.training import Run
 from regard.memory import DifferentiableComputer
 from regard.memory.tasks import Copy, MultiQueryRecall
 from tests.memory.differentiable.test_computer import bounds

@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.learning.experiment import Arm, Exam
+from benchmarks.learning.training import Run
 from benchmarks.recall import experiments
 from benchmarks.recall.arms.reading import reader
-from benchmarks.recall.experiment import Arm, Exam
 from benchmarks.recall.experiments.needle import WHERE, named
-from benchmarks.recall.training import Run
 from regard.memory import KVCache, SlidingCache
 from regard.memory.tasks import Needle
 

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from benchmarks.harness.row import Line, Row, at_least, at_most
 from benchmarks.harness.setting import Setting
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe, answer
+from benchmarks.learning.training import Run, Stopped
 from benchmarks.recall import experiments, report
 from benchmarks.recall.arms.recurrent import lstm
 from benchmarks.recall.arms.stories import Few
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe, answer
-from benchmarks.recall.training import Run, Stopped
 from regard.errors import RegardError
 from regard.memory.tasks import TASKS, Copy, Task
 

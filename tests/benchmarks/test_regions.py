@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 import torch
 
+from benchmarks.learning.experiment import Arm, Easier, Exam
+from benchmarks.learning.training import Run
 from benchmarks.recall import experiments
 from benchmarks.recall.arms.regions import Looking, looking
-from benchmarks.recall.experiment import Arm, Easier, Exam
-from benchmarks.recall.training import Run
 from regard.memory.tasks import Regions
 
 

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
+from benchmarks.learning.training import Run
 from benchmarks.recall.arms.computer import dnc
 from benchmarks.recall.arms.recurrent import lstm
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
-from benchmarks.recall.training import Run
 from regard.memory.tasks import RepeatCopy
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.learning.training import Run
 from benchmarks.recall import experiments
-from benchmarks.recall.training import Run
 
 
 @pytest.mark.slow

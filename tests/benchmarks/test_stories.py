@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.learning.experiment import Exam, Experiment
+from benchmarks.learning.training import Outcome, Run
 from benchmarks.recall import experiments
 from benchmarks.recall.arms.stories import Few, LinearStart, Supported, Told, told
-from benchmarks.recall.experiment import Exam, Experiment
-from benchmarks.recall.training import Outcome, Run
 from regard.memory.tasks import Stories
 from regard.nn import MemoryNetwork
 

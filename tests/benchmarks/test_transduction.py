@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from benchmarks import transduction
 from benchmarks.harness.row import Line, Row, Spot, at_least, at_most
 from benchmarks.harness.setting import Setting
-from benchmarks.recall.experiment import Exam
-from benchmarks.recall.training import Outcome
+from benchmarks.learning.experiment import Exam
+from benchmarks.learning.training import Outcome
 from benchmarks.rewriting.contest import Claim
 from benchmarks.rewriting.contests import CONTESTS, contest
 from benchmarks.rewriting.looks import aligned, exact, opening, spoken

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
+from benchmarks.learning.training import Outcome, Run
 from benchmarks.recall.arms.recurrent import lstm
 from benchmarks.recall.arms.turing import ByContent, Turing, moving_on, ntm
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
-from benchmarks.recall.training import Outcome, Run
 from regard.memory.tasks import Copy
 from regard.memory.turing import Address, TuringMemory
 from regard.memory.turing.addressing import content

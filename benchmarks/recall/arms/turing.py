@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.recall.experiment import Exam
+from benchmarks.learning.experiment import Exam
 from regard.memory.tasks import Symbols, Task
 from regard.memory.turing import Address, TuringMemory
 from regard.nn.turing import NeuralTuringMachine

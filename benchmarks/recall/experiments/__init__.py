@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.recall.experiment import Experiment
+    from benchmarks.learning.experiment import Experiment
 
 __all__ = ["known", "named"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.computer import dnc
 from benchmarks.recall.arms.recurrent import lstm
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory.tasks import GraphTraversal
 
 

@@ -10,9 +10,9 @@ from functools import partial
 from torch import nn
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.reading import PairBlock, reader
 from benchmarks.recall.arms.state_space import Stack, mamba
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory import KVCache
 from regard.memory.tasks import Induction, Task
 from regard.position import Rotary

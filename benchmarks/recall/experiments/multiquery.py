@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.reading import reader
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory import DeltaMemory, KVCache, LinearMemory
 from regard.memory.tasks import MultiQueryRecall
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.harness.row import Goal, at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.reading import reader
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory import KVCache, PairMemory, SinkCache, SlidingCache
 from regard.memory.tasks import Needle
 

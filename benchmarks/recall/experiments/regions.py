@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Easier, Exam, Experiment, Recipe
 from benchmarks.recall.arms.regions import looking, seen
-from benchmarks.recall.experiment import Arm, Easier, Exam, Experiment, Recipe
 from regard.memory.tasks import Regions
 
 CHAINED, PLAIN = Regions(chained=1.0), Regions(chained=0.0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.reading import reader
 from benchmarks.recall.arms.recurrent import lstm
 from benchmarks.recall.arms.turing import ntm
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory import KVCache
 from regard.memory.tasks import PrioritySort
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.stories import Few, LinearStart, supports_seen, told
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory.tasks import Stories
 
 STORIES = Stories(facts=1, sentences=(6, 12))

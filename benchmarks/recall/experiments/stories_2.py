@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.stories import (
     Few,
     LinearStart,
@@ -14,7 +15,6 @@ from benchmarks.recall.arms.stories import (
     told,
     told_with_supports,
 )
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory.tasks import Stories
 
 STORIES = Stories(facts=2, sentences=(8, 16))

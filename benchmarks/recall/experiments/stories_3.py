@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.harness.row import at_least, at_most
+from benchmarks.learning.experiment import Arm, Exam, Experiment, Recipe
 from benchmarks.recall.arms.stories import Few, LinearStart, ranked, supports_seen, told, told_with_supports
-from benchmarks.recall.experiment import Arm, Exam, Experiment, Recipe
 from regard.memory.tasks import Stories
 
 STORIES = Stories(facts=3, sentences=(10, 20))

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from benchmarks.harness.threads import one_thread
-from benchmarks.recall.experiment import Experiment, answer
+from benchmarks.learning.experiment import Experiment, answer
 from regard.errors import RegardError
 from regard.files import replace
 from regard.stopping import stop_signals
