@@ -33,11 +33,11 @@ def learn(
     from benchmarks.joey.peer import python
     from benchmarks.joey.quality import SIDES, THEIRS, ours, school
     from benchmarks.joey.speed import speeds
-    from benchmarks.translation.corpora import CORPORA, text
+    from benchmarks.translation.corpora import text
 
     at_least_one("--epochs", epochs)
     sides, numbers = names("--model", model, SIDES), seeds_of(seeds)
-    texts = {name: text(name) for name in names("--corpus", corpus, CORPORA)}
+    texts = {name: text(name) for name in corpus.split(",")}
     try:
         if THEIRS in sides:
             python()

@@ -27,12 +27,11 @@ def learn(
         RegardError: a name that is not known, a corpus that is not there, or numbers that cannot be.
     """
     from benchmarks.translation.comparison import compare
-    from benchmarks.translation.corpora import CORPORA
     from benchmarks.translation.entrants import ENTRANTS
 
     at_least_one("--epochs", epochs)
     models = names("--model", model, ENTRANTS)
-    return compare(names("--corpus", corpus, CORPORA), models, seeds_of(seeds), epochs, logs)
+    return compare(corpus.split(","), models, seeds_of(seeds), epochs, logs)
 
 
 def tasks() -> dict[str, str]:

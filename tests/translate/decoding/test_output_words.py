@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.errors import RegardError
 from regard.translate.decoding.beam import Beam
 from regard.translate.decoding.markup import parse, stripped
+from regard.translate.decoding.penalty import Penalty
 from regard.translate.decoding.words import copied, links, numbers, text_of, with_tags
 from regard.translate.text.vocabulary import EOS, UNK, Vocabulary
 from regard.translate.translator import Translation, Translator
@@ -103,3 +106,24 @@ def test_pieces_spell_the_text(translator: Translator) -> None:
     for (one,) in translator.several(LINES, Beam()):
         assert text_of(one.target) == one.text
         assert text_of(one.source) in LINES
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 512])
+def test_texts_are_the_same_however_far_ahead_is_read(translator: Translator, ahead: int) -> None:
+    lines = [*LINES, "", *LINES[::-1]]
+    taken: list[str] = []
+
+    def stream() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield line
+
+    found = translator.texts(stream(), beam=3, ahead=ahead)
+    first = next(found)
+    assert len(taken) == min(ahead, len(lines))
+    assert [first, *found] == [one.text for (one,) in translator.several(lines, Beam(3, penalty=Penalty(1.0)))]
+
+
+def test_nothing_cannot_be_read_ahead(translator: Translator) -> None:
+    with pytest.raises(RegardError, match="ahead: found 0, wanted a whole number of at least 1"):
+        next(translator.texts(LINES, ahead=0))
