@@ -123,13 +123,13 @@ def told(corpus: str, name: str, seed: int, asked: Text, learnt: Learnt, counts:
         "BLEU": f"{counts.bleu():.1f}",
         "95 %": f"{low:.1f}–{high:.1f}",
         "chrF": f"{chrf(learnt.said, [b for _, b in asked.test]):.1f}",
-        **{f"{band} words": f"{counts.part(rows).bleu():.1f}" for band, rows in _bands(asked)},
+        **{str(band): f"{counts.part(rows).bleu():.1f}" for band, rows in _bands(asked)},
         "parameters": f"{learnt.parameters:,}",
         "updates": f"{learnt.updates:,}",
         "minutes": f"{learnt.minutes:.0f}",
         "pieces/s": f"{learnt.speed:,.0f}",
     }
-    measured = f"BLEU of {len(asked.test):,} sentences, overall and by source length; {signatures(asked.tokenize)}"
+    measured = f"BLEU of {len(asked.test):,} sentences, overall and by words of the source; {signatures(asked.tokenize)}"
     found = {"corpus": corpus, "model": name, "seed": seed, "bleu": counts.bleu(), **vars(learnt)}
     return Line(f"{corpus}: {measured}", cells, found)
 
