@@ -1,4 +1,4 @@
-"""Panels, two a row, of what many series were at some points, drawn with matplotlib; one legend for all."""
+"""Panels, at most two a row, of what many series were at some points, drawn with matplotlib; one legend for all."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ def draw_panels(spots: Sequence[Spot], path: Path) -> None:
 
     panels = list(dict.fromkeys(spot.panel for spot in spots))
     series = list(dict.fromkeys(spot.series for spot in spots))
-    figure = Figure(figsize=(13, 4.6 * ((len(panels) + 1) // 2)), layout="constrained")
-    plots = figure.subplots((len(panels) + 1) // 2, 2, squeeze=False).flatten()
+    across, down = min(2, len(panels)), (len(panels) + 1) // 2
+    figure = Figure(figsize=(2 + 5.5 * across, 4.6 * down), layout="constrained")
+    plots = figure.subplots(down, across, squeeze=False).flatten()
     colours = [colormaps["tab20"](n) for n in (*range(0, 20, 2), *range(1, 20, 2))]
     handles = {}
     for panel, plot in zip(panels, plots, strict=False):
         here = [spot for spot in spots if spot.panel == panel]
         drawn = [name for name in series if any(spot.series == name for spot in here)]
+        spread = min(4.5, 0.6 * len(drawn))
         for number, name in enumerate(drawn):
             line = sorted((spot.x, spot.y) for spot in here if spot.series == name)
             at = series.index(name)
@@ -38,11 +40,11 @@ def draw_panels(spots: Sequence[Spot], path: Path) -> None:
                 color=colours[at % len(colours)],
                 marker=MARKERS[at % len(MARKERS)],
                 markersize=7 - 4 * number / len(drawn),
-                linewidth=5.5 - 4.5 * number / len(drawn),
+                linewidth=1 + spread * (1 - number / len(drawn)),
                 alpha=0.85,
             )
-        across, up = here[0].axes
-        plot.set(title=panel, xlabel=across, ylabel=up)
+        x, y = here[0].axes
+        plot.set(title=panel, xlabel=x, ylabel=y)
         if here[0].by_powers:
             plot.set_xscale("log", base=2)
             plot.xaxis.set_major_formatter(_short)
