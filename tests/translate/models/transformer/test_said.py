@@ -10,6 +10,7 @@ from regard.translate.models.transformer.model import Memory, Model
 from regard.translate.models.transformer.said import Said
 
 SIZES = Transformer(source_vocabulary=31, target_vocabulary=37, width=14, heads=7, layers=2, feed=11)
+SOURCE = torch.tensor([[5, 9, 3], [7, 3, 0]]), torch.tensor([3, 2])
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def model() -> Model:
 
 
 def begun(model: Model, width: int) -> tuple[Memory, Said]:
-    memory, state = model.encode(torch.tensor([[5, 9, 3], [7, 3, 0]]), torch.tensor([3, 2]))
+    memory, state = model.encode(*SOURCE)
     return memory, state.spread(width)
 
 
@@ -35,14 +36,20 @@ def pieces(step: int) -> torch.Tensor:
 def test_two_steps_from_one_state_do_not_disturb_each_other(model: Model) -> None:
     """Also where the second writes where the first has written, and beyond what a page has room for at first."""
     memory, state = begun(model, 3)
+    found = []
     for step in range(19):
         logits, after = model.step(state, pieces(step), memory)
-        other, _ = model.step(state, pieces(step + 1), memory)
         again, _ = model.step(state, pieces(step), memory)
         torch.testing.assert_close(again, logits, rtol=0, atol=0)
+        other, _ = model.step(state, pieces(step + 1), memory)  # the last to write is not the one that goes on
         assert not torch.allclose(other, logits)
+        found.append(logits)
         state = after
     assert state.pieces == 19
+    said = torch.stack([pieces(step) for step in range(19)], -1)  # (B, L, T)
+    for n in range(3):
+        wanted = model.vocabulary(model.hidden(*SOURCE, said[:, n]))
+        torch.testing.assert_close(torch.stack(found, 2)[:, n], wanted)
 
 
 @torch.no_grad()
