@@ -129,9 +129,9 @@ def told(corpus: str, name: str, seed: int, asked: Text, learnt: Learnt, counts:
         "minutes": f"{learnt.minutes:.0f}",
         "pieces/s": f"{learnt.speed:,.0f}",
     }
-    measured = f"BLEU of {len(asked.test):,} sentences, overall and by words of the source; {signatures(asked.tokenize)}"
+    measured = f"BLEU of {len(asked.test):,} sentences, overall and by words of the source"
     found = {"corpus": corpus, "model": name, "seed": seed, "bleu": counts.bleu(), **vars(learnt)}
-    return Line(f"{corpus}: {measured}", cells, found)
+    return Line(f"{corpus}: {measured}; {signatures(asked.tokenize)}", cells, found)
 
 
 def _by_length(corpus: str, asked: Text, found: dict[str, list[tuple[Learnt, Counts]]]) -> Iterator[Spot]:
