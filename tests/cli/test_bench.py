@@ -140,6 +140,16 @@ def test_a_task_is_learnt_and_how_far_it_is_goes_to_standard_error(learner: Path
     assert [row["work"] for row in json.loads(plain.stdout)["rows"]] == ["all memories"]
 
 
+def test_where_everything_can_be_learnt_no_task_is_needed(folder: Path) -> None:
+    (folder / "transduction.py").write_text(LEARNS.replace("task, memory", 'task="copy", memory'), "utf-8")
+    done = CliRunner().invoke(
+        app, ["bench", "transduction", "--json", *SMALL, "--from", str(folder), "--logs", "there", "--seeds", "5"]
+    )
+    assert done.exit_code == 0, done.stderr
+    (line,) = json.loads(done.stdout)["lines"]
+    assert (line["cells"], line["found"]) == ({"seeds": "5"}, {"steps": None, "logs": "there"})
+
+
 def test_tasks_are_listed_by_the_benchmark_that_trains(learner: Path) -> None:
     done = CliRunner().invoke(app, ["bench", "memory", "--list", "--from", str(learner)])
     assert done.stdout == "memory              what is learnt\nmemory --task copy  ntm, lstm\n"

@@ -164,7 +164,7 @@ def bench(
     if list_:
         listed = {each: _title(module) for each, module in modules.items()}
         if name in LEARNING:
-            what = f"{name} --{LEARNING[name].needs}"
+            what = f"{name} --{LEARNING[name].what}"
             listed |= {f"{what} {each}": says for each, says in modules[name].tasks().items()}
         if json_:
             print(json.dumps(listed, ensure_ascii=False))

@@ -13,16 +13,20 @@ __all__ = ["LEARNING", "asked"]
 
 @dataclass(frozen=True)
 class Learning:
-    """A benchmark that trains when it is told what by ``needs``, and the options it ``takes``, that one included."""
+    """A benchmark that trains: the option that says ``what``, and all that it ``takes``, that one included.
 
-    needs: str
+    Not told what, it trains nothing, and so has no use for the others; or ``everything``.
+    """
+
+    what: str
     takes: tuple[str, ...]
+    everything: bool = False
 
 
 LEARNING = {
     "joeynmt": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
     "memory": Learning("task", ("task", "memory", "seeds", "steps", "logs")),
-    "transduction": Learning("task", ("task", "model", "seeds", "steps", "logs")),
+    "transduction": Learning("task", ("task", "model", "seeds", "steps", "logs"), everything=True),
     "translate": Learning("corpus", ("corpus", "model", "seeds", "epochs", "logs")),
 }
 
@@ -41,8 +45,8 @@ def asked(name: str | None, device: str, options: Mapping[str, object]) -> dict[
         takers = " or ".join(repr(each) for each, known in LEARNING.items() if option in known.takes)
         if learning is None or option not in learning.takes:
             raise RegardError(f"--{option}: found it with {name or 'all benchmarks'}, only {takers} takes it")
-        if learning.needs not in given:
-            raise RegardError(f"--{option}: it needs --{learning.needs}, what is to be learnt")
+        if learning.what not in given and not learning.everything:
+            raise RegardError(f"--{option}: it needs --{learning.what}, what is to be learnt")
     if device != "cpu":
         raise RegardError(f"--device {device}: models are trained on the CPU; leave it out")
     return given
