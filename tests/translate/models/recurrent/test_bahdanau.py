@@ -92,8 +92,13 @@ def test_padding_of_the_target_bears_no_loss(model: Model, batch: Batch) -> None
     torch.testing.assert_close(loss(model, wider), loss(model, batch))
 
 
-def test_an_untrained_model_looks_everywhere_alike(batch: Batch) -> None:
-    found = Model(SIZES).eval().align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
+@torch.no_grad()
+def test_an_untrained_model_prefers_some_places_and_without_its_energy_none(batch: Batch) -> None:
+    untrained = Model(SIZES).eval()
+    found = untrained.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
+    assert float(found[0].std(-1).max()) > 1e-3
+    untrained.get_parameter("score.energy").zero_()
+    found = untrained.align(batch.source, batch.source_lengths, batch.previous)[:, 0, 0]
     for row, length in zip(found, batch.source_lengths.tolist(), strict=True):
         assert torch.equal(row[:, :length], torch.full_like(row[:, :length], 1 / length))
         entropy = -(row[:, :length] * row[:, :length].log()).sum(-1)

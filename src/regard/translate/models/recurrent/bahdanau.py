@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.score import Additive
 from regard.translate.models.recurrent.config import Bahdanau
 from regard.translate.models.recurrent.encoders import BothWays
 from regard.translate.models.recurrent.gated import Gated
-from regard.translate.models.recurrent.parts import initialise
+from regard.translate.models.recurrent.parts import initialise, opened
 from regard.translate.models.recurrent.readers import Memory, Reader, scored
 from regard.translate.models.recurrent.units import gru_step
 
@@ -27,8 +28,8 @@ class Model(Gated[Memory]):
         t~_i = U_o s_{i-1} + V_o E_y y_{i-1} + C_o c_i + b                  (B, 2l)
 
     and the rest is :class:`Gated`'s. The keys ``U_a h`` are projected once a sentence, the values are the raw states.
-    v = 0 at the start, so an untrained model looks everywhere alike. ``score`` "general" has s_{i-1}ᵀ W h_j instead
-    (Luong et al. 2015), and ``normalize`` another way to weigh.
+    ``score`` "general" has s_{i-1}ᵀ W h_j instead (Luong et al. 2015), and ``normalize`` another way to weigh. W_a, U_a
+    and v start as other matrices do (:func:`opened`), where the article starts v at 0.
 
     The one departure: the recurrent units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after the
     recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
@@ -48,6 +49,8 @@ class Model(Gated[Memory]):
         self.reader = Reader(self.score, config.normalize)
         self.write_with(context=2 * n)
         initialise(self)
+        if isinstance(self.score, Additive):
+            opened(self.score)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, Tensor]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,): its memory, and s_0 (B, 1, n). Padding is never read."""

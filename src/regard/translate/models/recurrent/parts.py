@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.score import Additive
 from regard.translate.text.vocabulary import PAD
 
-__all__ = ["drop", "embedding", "initialise"]
+__all__ = ["drop", "embedding", "initialise", "opened"]
 
 _OWN = ("score.", "place.")  # as their own classes start them
 
@@ -37,6 +38,15 @@ def initialise(model: nn.Module) -> None:
             parameter[PAD].zero_()
         else:
             nn.init.xavier_uniform_(parameter)
+
+
+@torch.no_grad()
+def opened(score: Additive) -> None:
+    """W and U by Glorot's rule, v ~ N(0, 1/A): from the published start, where v is 0 and the others nearly so, small
+    models learn to weigh what is left of a sentence alike, and do not come to point at a word."""
+    nn.init.xavier_uniform_(score.query.weight)
+    nn.init.xavier_uniform_(score.key.weight)
+    nn.init.normal_(score.energy, std=score.energy.numel() ** -0.5)
 
 
 def drop(x: Tensor, batch: int, p: float) -> Tensor:
