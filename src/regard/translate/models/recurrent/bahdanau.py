@@ -31,8 +31,8 @@ class Model(Gated[Memory]):
     ``score`` "general" has s_{i-1}ᵀ W h_j instead (Luong et al. 2015), and ``normalize`` another way to weigh. W_a, U_a
     and v start as other matrices do (:func:`opened`), where the article starts v at 0.
 
-    The one departure: the recurrent units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after the
-    recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
+    The one departure in what it computes: units are PyTorch's. ``nn.GRU`` and ``nn.GRUCell`` apply the reset gate after
+    the recurrent product, r ∘ (U s + b), where the article has U (r ∘ s), and their z keeps the old state where the
     article's z lets the new one in. They learn as well, gates need one product a step instead of two, and the encoder
     is an ``nn.GRU`` whose weights anyone can load. :mod:`regard.translate.models.recurrent.units` runs it, with the
     same numbers.
