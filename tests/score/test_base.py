@@ -23,7 +23,7 @@ def test_a_cap_bounds_the_score_keeps_its_order_and_leaves_small_scores_alone() 
 
 def test_only_a_bias_can_be_added_to_a_score() -> None:
     with pytest.raises(RegardError, match=r"score \+ ScaledDot: wanted a position bias such as ALiBi\(heads\)"):
-        score.Dot() + score.ScaledDot()  # type: ignore[operator]
+        score.Dot() + score.ScaledDot()  # type: ignore[operator]  # what is refused here
 
 
 def test_a_score_with_a_bias_and_a_cap_still_says_why_it_is_not_fused() -> None:

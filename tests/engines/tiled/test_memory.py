@@ -39,6 +39,7 @@ def test_a_mask_with_gaps_is_read_by_its_bits_and_a_score_that_no_kernel_knows_i
         assert whole.peak_at is not None
         assert torch.equal(r.peak_at, whole.peak_at)
         grads = [
+            # the default telemetry measures both, which the type cannot say
             torch.autograd.grad(x.output.sum() + x.entropy.sum() + x.spread.sum(), (q, k, v))  # type: ignore[union-attr]
             for x in (r, whole)
         ]

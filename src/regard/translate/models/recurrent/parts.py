@@ -42,8 +42,9 @@ def initialise(model: nn.Module) -> None:
 
 @torch.no_grad()
 def opened(score: Additive) -> None:
-    """W and U by Glorot's rule, v ~ N(0, 1/A): from the published start, where v is 0 and the others nearly so, small
-    models learn to weigh what is left of a sentence alike, and do not come to point at a word."""
+    """W and U by Glorot's rule, v ~ N(0, 1/A). From the published start, where v is 0 and the others nearly so, a small
+    model that learnt to reorder words in 2,000 updates did not come to point at them; from here it does
+    (docs/encoder-decoders.md)."""
     nn.init.xavier_uniform_(score.query.weight)
     nn.init.xavier_uniform_(score.key.weight)
     nn.init.normal_(score.energy, std=score.energy.numel() ** -0.5)

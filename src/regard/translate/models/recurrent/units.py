@@ -40,7 +40,7 @@ def gru(x: Tensor, weight: Tensor, bias: Tensor, first: Tensor | None = None) ->
 
 def gru_step(x: Tensor, u: Tensor, state: Tensor) -> Tensor:
     """s' (…, n) from x (…, 3n), u = U s + b (…, 3n) and ``state`` s (…, n)."""
-    out: Tensor = _Step.apply(x, u, state)  # type: ignore[no-untyped-call]  # the same
+    out: Tensor = _Step.apply(x, u, state)  # type: ignore[no-untyped-call]  # torch has no types for it
     return out
 
 
@@ -49,7 +49,7 @@ def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
     ``gates`` (…, 4n) is W x + U h + b in PyTorch's order i, f, g, o; ``cell`` c (…, n).
     """
-    hidden, after = _LongStep.apply(gates, cell)  # type: ignore[no-untyped-call]  # the same
+    hidden, after = _LongStep.apply(gates, cell)  # type: ignore[no-untyped-call]  # torch has no types for it
     return hidden, after
 
 
