@@ -22,27 +22,29 @@ described() { # language, mark that ends a sentence
       n >= 4 && n <= 20 && $1 ~ /\.$/ && substr($2, length($2) - length(mark) + 1) == mark'
 }
 
+transformer=(--model transformer --norm pre --width 256 --heads 4 --layers 3 --feed 512
+  --patience 0 --precision bfloat16 --threads 1 --seed 1)
+
 case $what in
   en-fr)
     tatoeba=$data/tatoeba-en-fr
     { cat "$tatoeba/train.en"; described fr . | cut -f1; } >"$text.en"
     { cat "$tatoeba/train.fr"; described fr . | cut -f2; } >"$text.fr"
-    sizes=(--source-pieces 3500 --target-pieces 3500 --embedding 256 --hidden 288 --alignment 256 --readout 256
-      --dev-src "$tatoeba/valid.en" --dev-tgt "$tatoeba/valid.fr" --patience 0 --precision bfloat16 --threads 1 --seed 1)
+    sizes=("${transformer[@]}" --joint --shared --source-pieces 5000 --target-pieces 5000
+      --dev-src "$tatoeba/valid.en" --dev-tgt "$tatoeba/valid.fr")
     $regard train --src "$text.en" --tgt "$text.fr" --out "$runs/en-fr-both" "${sizes[@]}" \
-      --dropout 0.2 --sample 0.5 --plain 2 --rate 0.0015 --batch-tokens 3000 --epochs "${EPOCHS:-15}"
+      --dropout 0.2 --sample 0.5 --plain 2 --rate 0.001 --warmup 1000 --batch-tokens 3000 --epochs "${EPOCHS:-15}"
     # Then everyday sentences alone, less held back, so that rare words of theirs are learnt and not copied.
     $regard train --from "$runs/en-fr-both" --src "$tatoeba/train.en" --tgt "$tatoeba/train.fr" --out "$runs/en-fr" \
-      "${sizes[@]}" --dropout 0.1 --smoothing 0.05 --rate 0.001 --warmup 50 --ema 0.998 --batch-tokens 2000 --epochs 3
+      "${sizes[@]}" --dropout 0.1 --smoothing 0.05 --rate 0.0005 --warmup 50 --ema 0.998 --batch-tokens 2000 --epochs 3
     ;;
   en-zh)
     tatoeba=$data/tatoeba-en-zh
     { cat "$tatoeba/train.raw.en"; described zh 。 | cut -f1; } >"$text.en"
     { cat "$tatoeba/train.raw.zh"; described zh 。 | cut -f2; } >"$text.zh"
     $regard train --src "$text.en" --tgt "$text.zh" --dev-src "$tatoeba/valid.raw.en" --dev-tgt "$tatoeba/valid.raw.zh" \
-      --out "$runs/en-zh" --source-pieces 3500 --target-pieces 4500 --embedding 256 --hidden 256 --alignment 256 \
-      --readout 256 --dropout 0.3 --sample 0.5 --rate 0.0015 --batch-tokens 2000 --epochs "${EPOCHS:-24}" --patience 0 \
-      --precision bfloat16 --threads 1 --seed 1 --tokenize zh
+      --out "$runs/en-zh" "${transformer[@]}" --source-pieces 3000 --target-pieces 4000 --dropout 0.3 --sample 0.5 \
+      --plain 2 --rate 0.001 --warmup 800 --batch-tokens 2000 --epochs "${EPOCHS:-30}" --tokenize zh
     ;;
   multi30k)
     m=$data/multi30k

@@ -50,7 +50,7 @@ class Entrant:
 COURSE: dict[str, Any] = {
     "dropout": 0.3,
     "batch_tokens": 3000,
-    "rate": 0.0015,
+    "rate": 0.003,
     "warmup": 400,
     "smoothing": 0.1,
     "precision": "bfloat16",

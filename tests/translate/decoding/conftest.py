@@ -9,10 +9,11 @@ import torch
 from regard.translate.models import architecture
 from regard.translate.models.encoder_decoder import EncoderDecoder
 
+#: Multiples of 4, which bits are promised for (regard.translate.decoding.walk).
 SIZES: dict[str, dict[str, int]] = {
-    "bahdanau": {"embedding": 7, "hidden": 11, "alignment": 13, "readout": 5},
-    "luong": {"embedding": 7, "hidden": 11, "layers": 2},
-    "transformer": {"width": 14, "heads": 7, "layers": 2, "feed": 11},
+    "bahdanau": {"embedding": 12, "hidden": 20, "alignment": 28, "readout": 4},
+    "luong": {"embedding": 12, "hidden": 20, "layers": 2},
+    "transformer": {"width": 20, "heads": 5, "layers": 2, "feed": 12},
 }
 
 

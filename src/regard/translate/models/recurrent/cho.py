@@ -41,7 +41,7 @@ class Model(Gated[Handed]):
         self.summary = nn.Linear(n, n, bias=False)  # V
         self.first = nn.Linear(n, n, bias=False)  # V'
         self.write_with(context=n)
-        initialise(self)
+        initialise(self, config.hidden)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Handed, Tensor]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,): c (B, 1, n), and s_0 (B, 1, n). Padding is never read."""

@@ -45,7 +45,7 @@ class Model(Stacked[Memory, State]):
         reach = None if config.look == "global" else config.reach
         self.reader = Reader(self.score, config.normalize, reach, self.place)
         self.joint = nn.Linear(2 * n, n, bias=False)  # W_c
-        initialise(self)
+        initialise(self, config.hidden)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, State]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,): its memory, and the state before the first step, L = 1."""

@@ -19,23 +19,30 @@ def embedding(vocabulary: int, width: int) -> nn.Embedding:
 
 
 @torch.no_grad()
-def initialise(model: nn.Module) -> None:
-    """Recurrent matrices orthogonal, gate by gate; other matrices by Glorot's rule; embeddings N(0, 1/m); biases 0, but
-    for a long short-term memory's forget gate, which starts open at 1 (Gers et al. 2000)."""
+def initialise(model: nn.Module, hidden: int) -> None:
+    """Embeddings N(0, 1); recurrent matrices orthogonal and what is given to a gate by Glorot's rule, gate by gate, of
+    ``hidden`` rows each; other matrices by Glorot's rule; biases 0, but for a long short-term memory's forget gate,
+    which starts open at 1 (Gers et al. 2000).
+
+    Embeddings of length 1, N(0, 1/m), which a Transformer multiplies by √m, leave every gate nearly shut to the words
+    here, and each layer of a stack more so than the one below it (docs/encoder-decoders.md).
+    """
     for name, parameter in model.named_parameters():
         if name.startswith(_OWN):
             continue
         if parameter.ndim == 1:
             parameter.zero_()
-            n = parameter.shape[0] // 4
             if "bias_ih" in name and isinstance(model.get_submodule(name.rpartition(".")[0]), nn.LSTM):
-                parameter[n : 2 * n] = 1.0
-        elif "weight_hh" in name or name == "cell_state.weight":
-            for gate in parameter.split(parameter.shape[1]):
-                nn.init.orthogonal_(gate)
+                parameter[hidden : 2 * hidden] = 1.0
         elif "embedding" in name:
-            nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+            nn.init.normal_(parameter)
             parameter[PAD].zero_()
+        elif "weight_hh" in name or name == "cell_state.weight":
+            for gate in parameter.split(hidden):
+                nn.init.orthogonal_(gate)
+        elif "weight_ih" in name or name.startswith("cell_"):
+            for gate in parameter.split(hidden):
+                nn.init.xavier_uniform_(gate)
         else:
             nn.init.xavier_uniform_(parameter)
 

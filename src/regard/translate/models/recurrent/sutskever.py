@@ -34,7 +34,7 @@ class Model(Stacked[Nothing, State]):
 
     def __init__(self, config: Sutskever) -> None:
         super().__init__(config, fed=0)
-        initialise(self)
+        initialise(self, config.hidden)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Nothing, State]:
         """Reads ``source`` (B, S) up to ``lengths`` (B,): nothing, and every layer's last h and c (B, 1, N, n)."""
