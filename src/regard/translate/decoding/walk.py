@@ -10,8 +10,10 @@ A sentence translated among others must give the very bits that it gives alone. 
 - one thread, so that no product is divided by how many rows there are;
 - the engine that reads is chosen without a look at sizes.
 
-The second holds where it was tested, with MKL on AVX-512. With another library a score can differ in its last bits, and
-a translation where two candidates are equal but for these.
+The second holds where it was tested, with MKL on processors with AVX-512, for models whose widths are multiples of 4:
+their rows all begin at multiples of 16 bytes, and what MKL does with a row elsewhere depends, on some processors, on
+where it begins. With another library or other widths a score can differ in its last bits, and a translation where two
+candidates are equal but for these.
 """
 
 from __future__ import annotations

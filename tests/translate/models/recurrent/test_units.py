@@ -67,6 +67,17 @@ def test_a_long_step_is_nn_lstm_cell() -> None:
     torch.testing.assert_close(lstm_step(gates, c), cell(inputs, (h, c)))
 
 
+@pytest.mark.parametrize("n", [5, 12, 29])
+def test_a_row_has_the_same_bits_however_many_stand_below_it(n: int) -> None:
+    torch.manual_seed(7)
+    given, told, state = (torch.randn(37, width) for width in (4 * n, 4 * n, n))
+    whole = gru_step(given[:, : 3 * n], told[:, : 3 * n], state), *lstm_step(given, state)
+    for rows in range(1, 37):
+        x, u, s = (each[:rows].clone() for each in (given, told, state))
+        for found, wanted in zip((gru_step(x[:, : 3 * n], u[:, : 3 * n], s), *lstm_step(x, s)), whole, strict=True):
+            assert torch.equal(found, wanted[:rows])
+
+
 def test_gradients() -> None:
     torch.manual_seed(1)
     assert torch.autograd.gradcheck(gru, (numbers(2, 3, 2, 6), numbers(2, 6, 2), numbers(2, 2, 6), numbers(2, 2, 2)))
