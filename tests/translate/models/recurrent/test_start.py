@@ -30,8 +30,8 @@ def fresh(name: str) -> EncoderDecoder[Any, Any]:
     return found.model(found.config(source_vocabulary=500, target_vocabulary=500, **sizes)).eval()
 
 
-def gates(weight: Tensor) -> tuple[Tensor, ...]:
-    return weight.detach().split(N)
+def gates(weight: Tensor) -> list[Tensor]:
+    return list(weight.detach().split(N))
 
 
 @every
@@ -57,8 +57,8 @@ def test_every_matrix_starts_as_it_is_said_to(name: str) -> None:
 @pytest.mark.parametrize("name", ["sutskever", "luong"])
 @torch.no_grad()
 def test_the_top_of_a_stack_hears_which_word_it_is_given(name: str) -> None:
-    """A word moves each layer's state by at least a fifth of what it moves the one below; from embeddings of length 1 and
-    Glorot's bound over all gates at once it was 0.03 in the first and a seventh from layer to layer."""
+    """A word moves each layer's state by at least a fifth of what it moves the one below. From embeddings of length 1
+    and Glorot's bound over all gates at once it was 0.03 in the first and a seventh from layer to layer."""
     model: Any = fresh(name)
     words = torch.arange(4, 404).unsqueeze(1)
     _, (hidden, _) = model.encoder(model.source_embedding(words))
