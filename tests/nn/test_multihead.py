@@ -258,7 +258,9 @@ def test_parts_with_parameters_learn_in_every_head(talking: bool) -> None:
         for name, p in layer.named_parameters():
             assert p.grad is not None, name
             assert bool(p.grad.isfinite().all()), name
-            assert name.startswith("key.bias") or bool(p.grad.abs().max() > 0), name
+            # One number more for all scores of a row changes no weight: its gradient is 0, or what rounding leaves.
+            alike = name in ("key.bias", "score.function.out.bias")
+            assert alike or bool(p.grad.abs().max() > 0), name
 
 
 def test_autocast_reads_in_the_narrow_type() -> None:

@@ -305,7 +305,10 @@ def test_rows_are_reordered() -> None:
     state = memory.write(memory.reset(B), k, v, delta=delta)
     index = torch.tensor([1, 1, 0])
     moved = memory.reorder(state, index)
-    assert torch.equal(memory.read(moved, q[index]).output, memory.read(state, q).output[index])
+    assert torch.equal(moved.h, state.h[index])
+    # A product's last bits may depend on where its rows begin, and rows of 5 begin anywhere.
+    found, wanted = memory.read(moved, q[index]).output, memory.read(state, q).output[index]
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 def test_what_does_not_fit_is_refused() -> None:
