@@ -35,9 +35,9 @@ class Translation:
     ``source`` holds S pieces and ``target`` T pieces, both closed by ``</s>`` (a target cut at its length limit is
     not), as they stand in the texts, ``▁`` for a space. ``score`` is what the search ranked it by. ``weights`` (T, S)
     is the soft alignment: row i is where the decoder looked before it said piece i, and sums to 1; of a model with
-    several looks a step, the mean over its layers and heads; (0, 0) where looks were not asked for. ``on_padding`` is
-    the largest weight that fell behind the sentence's own end, where it is padded; it is 0, or the mask is broken. An
-    empty sentence has no pieces, and weights (0, 0).
+    several looks a step, the mean over so many layers and ``heads``; (0, 0) where looks were not asked for.
+    ``on_padding`` is the largest weight that fell behind the sentence's own end, where it is padded; it is 0, or the
+    mask is broken. An empty sentence has no pieces, and weights (0, 0).
     """
 
     source: tuple[str, ...]
@@ -46,6 +46,7 @@ class Translation:
     score: float
     weights: Tensor
     on_padding: float = 0.0
+    heads: tuple[int, int] = (1, 1)
 
 
 _EMPTY = Translation((), (), "", 0.0, torch.zeros(0, 0))
@@ -161,4 +162,5 @@ class Translator:
             score=hypothesis.score,
             weights=weights,
             on_padding=0.0 if looks is None else float(looks[:, S:].abs().sum(-1).max()),
+            heads=hypothesis.heads,
         )

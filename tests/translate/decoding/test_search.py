@@ -157,6 +157,7 @@ def test_the_looks_are_those_that_the_model_tells_of() -> None:
             looks = model.align(torch.tensor([source]), torch.tensor([4]), previous).mean((1, 2))[0]
         assert found.looks is not None
         torch.testing.assert_close(found.looks, looks)
+        assert found.heads == ((2, 5) if name == "transformer" else (1, 1))
 
 
 @dataclass(frozen=True)

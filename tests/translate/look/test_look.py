@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -54,6 +55,13 @@ def test_entropy_is_a_share_of_log_n() -> None:
     assert even.entropy == pytest.approx(math.log(4))
     assert single.evenness == 0.0
     assert (single.peak, single.peak_at) == (1.0, 0)
+
+
+def test_a_mean_of_many_looks_is_said_to_be_one() -> None:
+    alone = made([[1.0, 0.0]], "a b", "x")
+    assert not any("mean" in notice for notice in alone.notices)
+    assert "Each row is the mean of 12 looks: layers × heads = 3 × 4." in replace(alone, heads=(3, 4)).notices
+    assert replace(alone, heads=(3, 4)).to_dict()["layers_and_heads"] == [3, 4]
 
 
 def test_notices_name_what_looks_nowhere_and_what_looks_at_one_place() -> None:

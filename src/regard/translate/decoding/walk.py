@@ -55,8 +55,8 @@ def steady(threads: int = 1) -> Iterator[None]:
 class Walk:
     """``width`` beginnings of each of B sentences of one padded length, of which some may be there for company only.
 
-    ``ids`` (B, K, t) is what they say so far, ``looks`` (B, K, t, S) where they looked (mean of layers and heads) if
-    that is wanted, and ``numbers`` says which sentence each of the B is: −1 for company.
+    ``ids`` (B, K, t) is what they say so far, ``looks`` (B, K, t, S) where they looked if that is wanted, the mean over
+    so many layers and ``heads``, and ``numbers`` says which sentence each of the B is: −1 for company.
 
     Raises:
         RegardError: looks are wanted of a model that does not look.
@@ -81,6 +81,7 @@ class Walk:
         rows = len(self.numbers), width
         self.ids = torch.full((*rows, 0), PAD, device=self.device)
         self.looks = torch.zeros(*rows, 0, source.shape[1], device=self.device) if looking else None
+        self.heads = 1, 1
         self.state = spread(state, width)
         self._previous = torch.full(rows, BOS, device=self.device)
         self._looked: Tensor | None = None
@@ -99,6 +100,7 @@ class Walk:
         if self.looking:
             assert isinstance(self.model, Looks)  # a walk that looks is begun with a model that can tell
             logits, self.state, looked = self.model.step_looking(self.state, self._previous, self.memory)
+            self.heads = looked.shape[1], looked.shape[2]
             self._looked = looked.float().mean((1, 2))  # (B, K, S)
         else:
             logits, self.state = self.model.step(self.state, self._previous, self.memory)

@@ -38,8 +38,9 @@ class Look:
     """A translation with its soft alignment between words.
 
     ``weights`` (T, S) has a row for each target word and a column for each word of ``source``, the end mark last; a row
-    sums to 1. ``on_padding`` is the largest weight that fell on padding put behind the sentence; anything but 0 is a
-    bug. It draws itself in a terminal and in a notebook, and ``to_dict()`` is what ``regard inspect --json`` prints.
+    sums to 1; it is the mean over so many layers and ``heads``. ``on_padding`` is the largest weight that fell on
+    padding put behind the sentence; anything but 0 is a bug. It draws itself in a terminal and in a notebook, and
+    ``to_dict()`` is what ``regard inspect --json`` prints.
     """
 
     sentence: str
@@ -48,6 +49,7 @@ class Look:
     target: tuple[str, ...]
     weights: Tensor
     on_padding: float
+    heads: tuple[int, int] = (1, 1)
     reminder: ClassVar[str] = REMINDER
 
     @property
@@ -76,6 +78,9 @@ class Look:
             lines.append(f"Looks mostly at the end mark, which is no word: {_listed(ends)}.")
         verdict = "exactly 0, as it must be" if self.on_padding == 0 else f"{self.on_padding:.3g}: THIS IS A BUG"
         lines.append(f"Weight on padding put behind the sentence: {verdict}.")
+        if self.heads != (1, 1):
+            layers, heads = self.heads
+            lines.append(f"Each row is the mean of {layers * heads} looks: layers × heads = {layers} × {heads}.")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,6 +103,7 @@ class Look:
                 for word in self.words
             ],
             "weight_on_padding": self.on_padding,
+            "layers_and_heads": list(self.heads),
             "notices": self.notices,
             "reminder": self.reminder,
         }
@@ -138,6 +144,7 @@ def from_translation(sentence: str, found: Translation) -> Look:
         target=tuple(spell(found.target, target)),
         weights=weights,
         on_padding=found.on_padding,
+        heads=found.heads,
     )
 
 
