@@ -22,15 +22,13 @@ described() { # language, mark that ends a sentence
       n >= 4 && n <= 20 && $1 ~ /\.$/ && substr($2, length($2) - length(mark) + 1) == mark'
 }
 
-transformer=(--model transformer --norm pre --width 256 --heads 4 --layers 3 --feed 512
-  --patience 0 --precision bfloat16 --threads 1 --seed 1)
-
 case $what in
   en-fr)
     tatoeba=$data/tatoeba-en-fr
     { cat "$tatoeba/train.en"; described fr . | cut -f1; } >"$text.en"
     { cat "$tatoeba/train.fr"; described fr . | cut -f2; } >"$text.fr"
-    sizes=("${transformer[@]}" --joint --shared --source-pieces 5000 --target-pieces 5000
+    sizes=(--model transformer --norm pre --width 256 --heads 4 --layers 3 --feed 512 --joint --shared
+      --source-pieces 5000 --target-pieces 5000 --patience 0 --precision bfloat16 --threads 1 --seed 1
       --dev-src "$tatoeba/valid.en" --dev-tgt "$tatoeba/valid.fr")
     $regard train --src "$text.en" --tgt "$text.fr" --out "$runs/en-fr-both" "${sizes[@]}" \
       --dropout 0.2 --sample 0.5 --plain 2 --rate 0.001 --warmup 1000 --batch-tokens 3000 --epochs "${EPOCHS:-15}"
@@ -43,8 +41,9 @@ case $what in
     { cat "$tatoeba/train.raw.en"; described zh 。 | cut -f1; } >"$text.en"
     { cat "$tatoeba/train.raw.zh"; described zh 。 | cut -f2; } >"$text.zh"
     $regard train --src "$text.en" --tgt "$text.zh" --dev-src "$tatoeba/valid.raw.en" --dev-tgt "$tatoeba/valid.raw.zh" \
-      --out "$runs/en-zh" "${transformer[@]}" --source-pieces 3000 --target-pieces 4000 --dropout 0.3 --sample 0.5 \
-      --plain 2 --rate 0.001 --warmup 800 --batch-tokens 2000 --epochs "${EPOCHS:-30}" --tokenize zh
+      --out "$runs/en-zh" --source-pieces 3500 --target-pieces 4500 --embedding 256 --hidden 256 --alignment 256 \
+      --readout 256 --dropout 0.3 --sample 0.5 --rate 0.0015 --batch-tokens 2000 --epochs "${EPOCHS:-24}" --patience 0 \
+      --precision bfloat16 --threads 1 --seed 1 --tokenize zh
     ;;
   multi30k)
     m=$data/multi30k
