@@ -20,7 +20,6 @@ WIDTHS: dict[str, dict[str, Any]] = {
     "sutskever": {"layers": 3},
     "luong": {"layers": 2},
 }
-every = pytest.mark.parametrize("name", WIDTHS)
 
 
 def fresh(name: str) -> EncoderDecoder[Any, Any]:
@@ -34,7 +33,7 @@ def gates(weight: Tensor) -> list[Tensor]:
     return list(weight.detach().split(N))
 
 
-@every
+@pytest.mark.parametrize("name", ["cho", "sutskever", "luong"])
 @torch.no_grad()
 def test_every_matrix_starts_as_it_is_said_to(name: str) -> None:
     for at, weight in fresh(name).named_parameters():
@@ -52,6 +51,20 @@ def test_every_matrix_starts_as_it_is_said_to(name: str) -> None:
             assert [gate.unique().item() for gate in gates(weight)] == [0, 1, 0, 0]  # i, f, g, o
         elif "bias" in at:
             assert weight.abs().max() == 0
+
+
+@torch.no_grad()
+def test_bahdanau_starts_quietly() -> None:
+    """Embeddings of length 1, and the gates of a matrix under one bound."""
+    for at, weight in fresh("bahdanau").named_parameters():
+        if "embedding" in at:
+            assert weight[PAD + 1 :].std().item() == pytest.approx(48**-0.5, abs=0.005)
+        elif "weight_ih" in at or (at.startswith("cell_") and weight.ndim == 2 and at != "cell_state.weight"):
+            bound = sqrt(6 / (3 * N + weight.shape[1]))
+            assert 0.9 * bound < weight.abs().max().item() <= bound
+        elif "weight_hh" in at or at == "cell_state.weight":
+            for gate in gates(weight):
+                torch.testing.assert_close(gate @ gate.t(), torch.eye(N), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["sutskever", "luong"])

@@ -48,7 +48,7 @@ class Model(Gated[Memory]):
         self.score = scored(config.score, n, 2 * n, config.alignment)  # W_a, U_a, v
         self.reader = Reader(self.score, config.normalize)
         self.write_with(context=2 * n)
-        initialise(self, config.hidden)
+        initialise(self, config.hidden, quiet=True)
         if isinstance(self.score, Additive):
             opened(self.score)
 

@@ -19,13 +19,15 @@ def embedding(vocabulary: int, width: int) -> nn.Embedding:
 
 
 @torch.no_grad()
-def initialise(model: nn.Module, hidden: int) -> None:
+def initialise(model: nn.Module, hidden: int, quiet: bool = False) -> None:
     """Embeddings N(0, 1); recurrent matrices orthogonal and what is given to a gate by Glorot's rule, gate by gate, of
     ``hidden`` rows each; other matrices by Glorot's rule; biases 0, but for a long short-term memory's forget gate,
     which starts open at 1 (Gers et al. 2000).
 
     Embeddings of length 1, N(0, 1/m), which a Transformer multiplies by √m, leave every gate nearly shut to the words
-    here, and each layer of a stack more so than the one below it (docs/encoder-decoders.md).
+    here, and each layer of a stack more so than the one below it. ``quiet`` starts so all the same, and gates by one
+    bound together: a model that finds its words by looking came to point at them from there, and less from loud ones
+    (docs/encoder-decoders.md).
     """
     for name, parameter in model.named_parameters():
         if name.startswith(_OWN):
@@ -35,12 +37,12 @@ def initialise(model: nn.Module, hidden: int) -> None:
             if "bias_ih" in name and isinstance(model.get_submodule(name.rpartition(".")[0]), nn.LSTM):
                 parameter[hidden : 2 * hidden] = 1.0
         elif "embedding" in name:
-            nn.init.normal_(parameter)
+            nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5 if quiet else 1.0)
             parameter[PAD].zero_()
         elif "weight_hh" in name or name == "cell_state.weight":
             for gate in parameter.split(hidden):
                 nn.init.orthogonal_(gate)
-        elif "weight_ih" in name or name.startswith("cell_"):
+        elif not quiet and ("weight_ih" in name or name.startswith("cell_")):
             for gate in parameter.split(hidden):
                 nn.init.xavier_uniform_(gate)
         else:
