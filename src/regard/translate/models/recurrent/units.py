@@ -53,7 +53,7 @@ def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     return hidden, after
 
 
-def _opened(x: Tensor) -> Tensor:
+def _sigmoid(x: Tensor) -> Tensor:
     """σ(x) = (1 + tanh(x / 2)) / 2, in place.
 
     ``torch.sigmoid`` computes what is left over of a tensor's last vector by another exponential than the rest, so that
@@ -66,7 +66,7 @@ def _advance(x: Tensor, u: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tenso
     """s', the gates [r; z] (…, 2n), c (…, n) and u_n (…, n), all in the state's dtype."""
     n = state.shape[-1]
     x, u = x.to(state.dtype), u.to(state.dtype)
-    gates = _opened(x[..., : 2 * n] + u[..., : 2 * n])
+    gates = _sigmoid(x[..., : 2 * n] + u[..., : 2 * n])
     reset, keep = gates.split(n, -1)
     new = u[..., 2 * n :]
     candidate = torch.addcmul(x[..., 2 * n :], reset, new).tanh_()
@@ -153,9 +153,9 @@ class _LongStep(torch.autograd.Function):
         ctx.dtype = gates.dtype
         n = cell.shape[-1]
         gates = gates.to(cell.dtype, copy=True)
-        _opened(gates[..., : 2 * n])
+        _sigmoid(gates[..., : 2 * n])
         gates[..., 2 * n : 3 * n].tanh_()
-        _opened(gates[..., 3 * n :])
+        _sigmoid(gates[..., 3 * n :])
         i, f, g, o = gates.split(n, -1)
         after = torch.addcmul(i * g, f, cell)
         bent = after.tanh()
