@@ -62,20 +62,20 @@ def test_a_model_that_looks_everywhere_alike_has_an_entropy_of_log_n() -> None:
     """v = 0: whatever the lengths beside it."""
     net = model(Settings(sizes={"embedding": 11, "hidden": 13, "alignment": 7, "readout": 5}))
     net.get_parameter("score.energy").zero_()  # type: ignore[attr-defined]  # a model, which is no part of the type
-    found = Sample(ROWS, ROWS[::-1]).entropies(net)  # type: ignore[arg-type]
+    found = Sample(ROWS, ROWS[::-1]).entropies(net)  # type: ignore[arg-type]  # made as an object, and a model
     assert found == [[1.0]]
 
 
 def test_a_sample_is_the_mean_over_pairs_one_at_a_time() -> None:
     sizes = {"width": 14, "heads": 7, "layers": 3, "feed": 11}
     net = model(Settings(model="transformer", sizes=sizes))
-    together = torch.tensor(Sample(ROWS, ROWS[::-1]).entropies(net))  # type: ignore[arg-type]
+    together = torch.tensor(Sample(ROWS, ROWS[::-1]).entropies(net))  # type: ignore[arg-type]  # as above
     assert together.shape == (3, 7)
     alone = torch.zeros(3, 7)
     count = 0
     for left, right in zip(ROWS, ROWS[::-1], strict=True):
         if len(left) > 1:
-            alone += len(right) * torch.tensor(Sample([left], [right]).entropies(net))  # type: ignore[arg-type]
+            alone += len(right) * torch.tensor(Sample([left], [right]).entropies(net))  # type: ignore[arg-type]  # as above
             count += len(right)
     torch.testing.assert_close(together, alone / count, atol=2e-6, rtol=0)
     assert 0.0 < float(together.min()) < float(together.max()) < 1.0
