@@ -83,6 +83,21 @@ def test_threads_change_nothing(live: bool) -> None:
             assert (a == b).all()
 
 
+def test_where_memory_lies_changes_nothing() -> None:
+    """A compiler may make two versions of a loop and choose between them by the distance of its arrays: then sums
+    are taken in two orders, and a posterior has other last bits from one call to the next."""
+    text, _ = translated(97, 1)
+    pairs, results, between = Pairs.of(text), [], []
+    for k in range(12):
+        sampler = Sampler(text, pairs, seed=3, sweeps=SHORT, live=k % 2 == 0)
+        sampler.run(threads=1 + k % 3)
+        results.append(believed(sampler, 1))
+        between.append([np.empty(5 + 7 * j + k, np.float32) for j in range(k)])
+    for k in range(2, 12):
+        for a, b in zip(results[k % 2], results[k], strict=True):
+            assert (a == b).all()
+
+
 def test_another_seed_and_another_chain_draw_other_links() -> None:
     text, _ = translated(41, 1)
     pairs = Pairs.of(text)

@@ -33,10 +33,12 @@ def gather(model, cepts, sentence, near, least, post, lost, counts):
         for i in range(l + 1):
             x = near.move[j, i]
             near.move[j, i] = math.exp(x) if x > floor and i != state.of[j] else 0.0
-            mass += near.move[j, i]
         for k in range(j + 1, m):
             x = near.swap[j, k]
             near.swap[j, k] = math.exp(x) if x > floor else 0.0
+        for i in range(l + 1):  # apart: a loop that writes may be compiled two ways, and which runs hangs on addresses
+            mass += near.move[j, i]
+        for k in range(j + 1, m):
             mass += near.swap[j, k]
     scale = 1.0 / mass
     post[:] = 0

@@ -158,14 +158,14 @@ def sweep(
                 apart *= like(alpha, l)
                 for i in range(l):
                     weight[i] = here[i] * scale[i]
-                    total += weight[i]
             else:
                 come = chance[reach - before : reach - before + l]
                 leave = mirror[reach - after[j] : reach - after[j] + l]
                 apart *= chance[reach + after[j] - before]
                 for i in range(l):
                     weight[i] = here[i] * scale[i] * come[i] * leave[i] * grow[i]
-                    total += weight[i]
+            for i in range(l):  # apart: a loop that writes may be compiled two ways, and which runs hangs on addresses
+                total += weight[i]
             u = like(alpha, uniform(key, s, j)) * (total + apart) - apart
             b = np.int64(-1)
             if u >= none:

@@ -104,7 +104,6 @@ def marginals(
                     apart *= like(alpha, l)
                     for i in range(l):
                         weight[i] = word_score[i]
-                        total += weight[i]
                 else:
                     b = before[c]
                     come = chance[reach - b : reach - b + l]
@@ -112,7 +111,8 @@ def marginals(
                     apart *= chance[reach + after[c, j] - b]
                     for i in range(l):
                         weight[i] = word_score[i] * come[i] * leave[i] * grow[c, i]
-                        total += weight[i]
+                for i in range(l):  # apart: a loop that writes may be compiled two ways; which runs hangs on addresses
+                    total += weight[i]
                 scale = share / (total + apart)
                 for i in range(l):
                     score[i] += weight[i] * scale
