@@ -87,7 +87,8 @@ def _table(setting: Setting, model: Model, tokens: Tensor) -> Iterator[Row | Lin
 @torch.inference_mode()
 def streamed(model: Model, tokens: Tensor, memory: PairMemory[Any]) -> tuple[Tensor, int]:
     """Nats of every byte but the first, read one by one, (B, L − 1), and the bytes that all layers hold in the end."""
-    states = [memory.reset(len(tokens)) for _ in model.blocks]
+    dtype = next(model.parameters()).dtype
+    states = [memory.reset(len(tokens), dtype=dtype) for _ in model.blocks]
     losses = []
     for t in range(tokens.shape[1] - 1):
         logits, states = model.step(tokens[:, t : t + 1], memory, states)

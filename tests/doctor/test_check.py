@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -114,6 +115,20 @@ def test_an_output_without_places_leaves_the_future_untested_and_the_rest_tested
     assert codes(report) == []
     assert "future" in {one.probe for one in report.untested}
     assert {"company", "padding content", "padding length"} <= {one.probe for one in report.passed}
+
+
+def test_a_model_that_last_bits_upset_is_said_to_be_and_nothing_else_is_judged() -> None:
+    """It gives the same twice, but amplifies the rounding of its weights: no change can be told from that."""
+
+    class Shaky(nn.Embedding):
+        def forward(self, input_ids: Tensor) -> Tensor:
+            return torch.sin(1e7 * super().forward(input_ids))
+
+    torch.manual_seed(0)
+    report = regard.check(Shaky(50, 8), {"input_ids": torch.randint(50, (2, 7))})
+    assert report.findings == []
+    (why,) = [one.why for one in report.untested if one.probe == "future"]
+    assert re.match(r"outputs move by [0-9.]+ already when weights change by their last bits, and nothing", why)
 
 
 def test_no_mask_is_known_so_padding_is_untested() -> None:

@@ -65,6 +65,17 @@ def test_the_terminal_says_all_of_it_in_order() -> None:
     assert "head 1:" not in text
 
 
+def test_probes_that_could_not_look_for_one_reason_are_told_together() -> None:
+    why = "the model takes no cache"
+    report = Report.of("m", [Untested("cache", why), Untested("future", "no places"), Untested("window", why)])
+    assert f"untested  cache, window: {why}" in str(report)
+    assert "          future: no places" in str(report)
+    assert "3 could not be tested" in str(report)
+    assert '<dt class="untested">' in report.to_html()
+    assert report.to_html().count(why) == 1
+    assert [one["probe"] for one in report.to_dict()["untested"]] == ["cache", "future", "window"]
+
+
 def test_a_few_places_of_a_code_are_shown_in_full_and_many_as_one_block() -> None:
     few = Report.of("m", [Finding("SCL001", f"spread {n}", f"layers.{n}") for n in range(3)])
     assert "more, in" not in str(few)

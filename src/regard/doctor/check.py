@@ -127,7 +127,7 @@ def _tried(probe: Probe, subject: Subject) -> Iterator[Observation]:
     noise = subject.noise
     if noise.drowns and probe not in (finite, determinism, inside):
         why = (
-            f"two runs on the same batch differ by {noise.floor:.2g} already, so nothing smaller can be seen"
+            f"outputs move by {noise.floor:.2g} already {noise.when}, and nothing much smaller can be told from that"
             if math.isfinite(noise.floor)
             else "the outputs on this batch are not all numbers"
         )

@@ -19,6 +19,7 @@ class Noise:
 
     floor: float
     spread: float
+    when: str = ""  # what made them move as far as the floor
 
     @property
     def drowns(self) -> bool:

@@ -135,17 +135,18 @@ class Subject:
         if not base[real].isfinite().all():
             return Noise(math.nan, math.nan)
         spread = float(base.double()[real].std()) if base[real].numel() > 1 else 0.0
-        moved = [self.run(self.batch, seed=1)]
+        moved = [("between two runs on the same batch", self.run(self.batch, seed=1))]
         for draw in range(3):
             with last_bits(self.model, draw):
-                moved.append(self.run(self.batch))
+                moved.append(("when weights change by their last bits", self.run(self.batch)))
         exact = self._in_double()
         # A model that insists on float32 somewhere computes something else in float64, which is no rounding.
         if exact is not None and float(difference(base, exact)[real].max()) < 1e-3 * spread:
-            moved.append(exact)
-        floor = max(float(difference(base, one)[real].max()) if base[real].numel() else 0.0 for one in moved)
+            moved.append(("in float64", exact))
+        sizes = [(float(difference(base, one)[real].max()) if base[real].numel() else 0.0, when) for when, one in moved]
+        floor, when = max(sizes, key=lambda size: size[0])
         eps = torch.finfo(base.dtype).eps if base.is_floating_point() else 0.0
-        return Noise(max(floor, 4 * eps * max(spread, 1e-30)), spread)
+        return Noise(max(floor, 4 * eps * max(spread, 1e-30)), spread, when)
 
     def _in_double(self) -> Tensor | None:
         """The same in float64, where the model can: what is left is its rounding in float32."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from regard.doctor.finding import plain
 from regard.doctor.formats.place import place
-from regard.doctor.formats.words import more, passed, safe, shown, summary, together
+from regard.doctor.formats.words import more, passed, safe, shown, summary, together, untested
 
 if TYPE_CHECKING:
     from regard.doctor.finding import Evidence, Finding
@@ -56,7 +56,7 @@ def _section(report: Report) -> str:
     rest = [
         *_definitions("", "Facts", [(one.name, one.value) for one in report.facts]),
         *_definitions("", "Passed", [(probe, "; ".join(cases)) for probe, cases in passed(report).items()]),
-        *_definitions("untested", "Could not be tested", [(one.probe, one.why) for one in report.untested]),
+        *_definitions("untested", "Could not be tested", untested(report)),
     ]
     return (
         f'<section class="regard"><h2>{_text(report.model)}</h2><p class="sum">{_text(summary(report))}</p>'

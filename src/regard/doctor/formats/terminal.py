@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from regard.doctor.formats.place import place
-from regard.doctor.formats.words import more, passed, safe, shown, summary, together
+from regard.doctor.formats.words import more, passed, safe, shown, summary, together, untested
 
 if TYPE_CHECKING:
     from regard.doctor.finding import Finding
@@ -32,7 +32,7 @@ def lines(report: Report, width: int = 100) -> Iterator[list[Piece]]:
     yield from _block("facts", [f"{one.name}: {one.value}" for one in report.facts], room, "")
     counts = [f"{probe} ({len(cases)})" for probe, cases in passed(report).items()]  # the page has each case
     yield from _block("passed", [", ".join(counts)] if counts else [], room, "green")
-    yield from _block("untested", [f"{one.probe}: {one.why}" for one in report.untested], room, "magenta")
+    yield from _block("untested", [f"{probes}: {why}" for probes, why in untested(report)], room, "magenta")
     yield []
     yield [(summary(report), "bold")]
 

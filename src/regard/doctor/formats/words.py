@@ -56,6 +56,14 @@ def passed(report: Report) -> dict[str, list[str]]:
     return cases
 
 
+def untested(report: Report) -> list[tuple[str, str]]:
+    """The probes that could not look, those with one reason together, and why."""
+    probes: dict[str, list[str]] = {}
+    for one in report.untested:
+        probes.setdefault(one.why, []).append(one.probe)
+    return [(", ".join(dict.fromkeys(names)), why) for why, names in probes.items()]
+
+
 def counted(number: int, noun: str) -> str:
     """
     >>> counted(1, "error"), counted(3, "note")
