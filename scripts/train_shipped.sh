@@ -41,9 +41,10 @@ case $what in
     { cat "$tatoeba/train.raw.en"; described zh 。 | cut -f1; } >"$text.en"
     { cat "$tatoeba/train.raw.zh"; described zh 。 | cut -f2; } >"$text.zh"
     $regard train --src "$text.en" --tgt "$text.zh" --dev-src "$tatoeba/valid.raw.en" --dev-tgt "$tatoeba/valid.raw.zh" \
-      --out "$runs/en-zh" --source-pieces 3500 --target-pieces 4500 --embedding 256 --hidden 256 --alignment 256 \
-      --readout 256 --dropout 0.3 --sample 0.5 --rate 0.0015 --batch-tokens 2000 --epochs "${EPOCHS:-24}" --patience 0 \
-      --precision bfloat16 --threads 1 --seed 1 --tokenize zh
+      --out "$runs/en-zh" --model transformer --norm pre --width 256 --heads 4 --layers 3 --feed 512 --joint --shared \
+      --source-pieces 7000 --target-pieces 7000 --dropout 0.3 --sample 0.5 --plain 2 --rate 0.001 --warmup 800 \
+      --ema 0.995 --batch-tokens 2000 --epochs "${EPOCHS:-40}" --patience 0 --precision bfloat16 --threads 1 --seed 1 \
+      --tokenize zh
     ;;
   multi30k)
     m=$data/multi30k
