@@ -40,8 +40,8 @@ class Looks:
 def reorder(looks: Looks) -> Contest:
     """Looking back, beside one vector with as many parameters: lengths that were learnt, and twice them.
 
-    Each with the dropout that is better for it, as seeds 7 and 8 had it, which are not judged: some makes who looks
-    look at the very word and go on beyond what was learnt; who keeps one vector learns less with it.
+    Each with the dropout that is better for it, as seed 7 had it, which is not judged: some makes who looks look at
+    the very word and go on beyond what was learnt; who keeps one vector learns less with it.
     """
     task = Rewriting("reorder", TRAINED)
     recipe = Recipe(2000, 64, 3e-3, 1.0, enough=-1.0)

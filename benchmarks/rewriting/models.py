@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ class Alone(Translating):
         return logits
 
 
-def translating(task: Task, name: str, **sizes: Size) -> nn.Module:
+def translating(task: Task, name: str, **sizes: Size | float) -> nn.Module:
     """A translator of that architecture and of these sizes, with the vocabulary of the task."""
     return Translating(_made(task, name, sizes))
 
@@ -52,7 +53,7 @@ def alone(task: Task, **sizes: Size) -> nn.Module:
     return Alone(_made(task, "transformer", sizes))
 
 
-def _made(task: Task, name: str, sizes: dict[str, Size]) -> EncoderDecoder[Any, Any]:
+def _made(task: Task, name: str, sizes: Mapping[str, Size | float]) -> EncoderDecoder[Any, Any]:
     found, words = architecture(name), task.inputs.width
     given: dict[str, Any] = {"source_vocabulary": words, "target_vocabulary": words, **sizes}
     return found.model(found.config(**given))
