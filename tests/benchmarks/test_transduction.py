@@ -110,6 +110,17 @@ def test_rivals_have_as_many_parameters_and_as_many_updates() -> None:
         assert {key for key in one if one[key] != two[key]} == {differ}
 
 
+def test_reordering_is_learnt_at_a_rate_that_rises_stays_and_falls_to_nothing() -> None:
+    for arm in contest("reorder").experiment.arms.values():
+        model = nn.Linear(1, 1)
+        optimiser = torch.optim.Adam(model.parameters())
+        rates = []
+        for step in (0, 99, 199, 1000, 1500, 1750, 1999):
+            arm.each(model, optimiser, step)
+            rates.append(optimiser.param_groups[0]["lr"] / 3e-3)
+        assert rates == pytest.approx([1 / 200, 0.5, 1, 1, 1, 0.5, 1 / 500])
+
+
 def _built(what: Any, arm: str) -> Translating:
     made = what.arms[arm].build(what.task)
     assert isinstance(made, Translating)
