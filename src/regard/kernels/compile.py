@@ -21,6 +21,8 @@ if sys.platform != "win32":
     import fcntl
 
 #: Sums may be taken in any order; NaN and ±inf keep their meaning. Division by zero is as in NumPy.
+#: A loop that writes one array and reads another is compiled twice, and which runs hangs on how far apart they lie.
+#: So where bits are promised, a loop that writes takes no sum: each of the two would take it in another order.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp", "afn"},
