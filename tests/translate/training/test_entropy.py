@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from regard.errors import RegardError
 from regard.translate.models import architecture
+from regard.translate.models.encoder_decoder import EncoderDecoder
 from regard.translate.training.curves import check_plot, draw
 from regard.translate.training.entropy import Entropies, Sample, entropy, pointed_out, said
 from regard.translate.training.settings import Settings
@@ -49,9 +51,10 @@ def test_a_sentence_of_one_piece_leaves_nothing_to_choose() -> None:
     assert entropy(looks, torch.tensor([1]), torch.tensor([1])) == (torch.zeros(1, 1, dtype=torch.float64), 0)
 
 
-def model(settings: Settings) -> object:
+def model(settings: Settings) -> EncoderDecoder[Any, Any]:
     torch.manual_seed(2)
-    return architecture(settings.model).model(settings.config(23, 29)).eval()
+    made: EncoderDecoder[Any, Any] = architecture(settings.model).model(settings.config(23, 29))
+    return made.eval()
 
 
 ROWS = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 3], [3], [*range(4, 20), 3]]
@@ -61,21 +64,21 @@ ROWS = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 3], [3], [*range(4, 20), 3]]
 def test_a_model_that_looks_everywhere_alike_has_an_entropy_of_log_n() -> None:
     """v = 0: whatever the lengths beside it."""
     net = model(Settings(sizes={"embedding": 11, "hidden": 13, "alignment": 7, "readout": 5}))
-    net.get_parameter("score.energy").zero_()  # type: ignore[attr-defined]  # a model, which is no part of the type
-    found = Sample(ROWS, ROWS[::-1]).entropies(net)  # type: ignore[arg-type]  # made as an object, and a model
+    net.get_parameter("score.energy").zero_()
+    found = Sample(ROWS, ROWS[::-1]).entropies(net)
     assert found == [[1.0]]
 
 
 def test_a_sample_is_the_mean_over_pairs_one_at_a_time() -> None:
     sizes = {"width": 14, "heads": 7, "layers": 3, "feed": 11}
     net = model(Settings(model="transformer", sizes=sizes))
-    together = torch.tensor(Sample(ROWS, ROWS[::-1]).entropies(net))  # type: ignore[arg-type]  # as above
+    together = torch.tensor(Sample(ROWS, ROWS[::-1]).entropies(net))
     assert together.shape == (3, 7)
     alone = torch.zeros(3, 7)
     count = 0
     for left, right in zip(ROWS, ROWS[::-1], strict=True):
         if len(left) > 1:
-            alone += len(right) * torch.tensor(Sample([left], [right]).entropies(net))  # type: ignore[arg-type]  # as above
+            alone += len(right) * torch.tensor(Sample([left], [right]).entropies(net))
             count += len(right)
     torch.testing.assert_close(together, alone / count, atol=2e-6, rtol=0)
     assert 0.0 < float(together.min()) < float(together.max()) < 1.0
